@@ -95,7 +95,8 @@ class Job:
 
     def start(self, script: str, *words: str, **env: str) -> subprocess.Popen[str]:
         path = self.folder / "train.py"
-        path.write_text(script, encoding="utf-8")
+        if not path.exists() or path.read_text(encoding="utf-8") != script:  # another rank may be reading it
+            path.write_text(script, encoding="utf-8")
         return subprocess.Popen(
             [*(words or [sys.executable]), str(path)], cwd=self.folder, env={**self.env, **env}, text=True,
             stdout=subprocess.PIPE, stderr=subprocess.PIPE,

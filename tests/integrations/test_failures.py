@@ -18,8 +18,6 @@ import pytest
 from .conftest import EXAMPLES, PATIENCE, ROOT, Job, program
 from .pages import block
 
-pytestmark = pytest.mark.xdist_group("integrations")
-
 HEAD = "from nccl_triage.integrations import explain_failures\n"
 FAILS = "raise ValueError('sample 7 has 3 tokens, expected 4')\n"
 

@@ -8,7 +8,7 @@ import pytest
 
 from .conftest import Job
 
-pytestmark = pytest.mark.xdist_group("integrations")
+pytestmark = pytest.mark.xdist_group("trainers")
 QUIET = {"HF_HUB_OFFLINE": "1", "OMP_NUM_THREADS": "1", "RAY_USAGE_STATS_ENABLED": "0", "TOKENIZERS_PARALLELISM": "0"}
 
 TRANSFORMERS = """
@@ -31,7 +31,8 @@ data = [{"x": torch.tensor([float(i)]), "labels": torch.tensor([1.0])} for i in 
 args = TrainingArguments("out", num_train_epochs=1, per_device_train_batch_size=1, report_to=[], use_cpu=True,
                          disable_tqdm=True, save_strategy="no")
 before = sys.excepthook
-trainer = Trainer(model=Net(), args=args, train_dataset=data, callbacks=[TransformersCallback("logs")])
+trainer = Trainer(model=Net(), args=args, train_dataset=data)
+trainer.add_callback(TransformersCallback("logs"))
 trainer.train()
 assert sys.excepthook is before and not os.path.exists("logs")
 Net.limit = 2

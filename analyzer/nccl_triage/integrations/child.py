@@ -43,6 +43,7 @@ def main() -> None:
 def _be_modest(deadline: int) -> None:
     """Take the processor and the memory only if nobody else needs them, and no longer than until the deadline."""
     signal.signal(signal.SIGALRM, signal.SIG_DFL)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGALRM})  # the job may have blocked it
     signal.alarm(deadline)
     with contextlib.suppress(OSError):
         os.nice(10)
