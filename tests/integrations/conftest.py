@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shlex
 import shutil
 import subprocess
@@ -76,3 +77,46 @@ def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def commands(tmp_path: Path, cache: Path) -> Commands:
     """Commands in front of those of the system."""
     return Commands(tmp_path / "bin", cache)
+
+
+#: What makes a process a rank of a job.
+RANK_VARIABLES = ("RANK", "LOCAL_RANK", "OMPI_COMM_WORLD_RANK", "PMI_RANK", "SLURM_PROCID")
+
+
+class Job:
+    """A folder in which scripts are run."""
+
+    def __init__(self, folder: Path, cache: Path) -> None:
+        self.folder = folder
+        self.logs = folder / "logs"
+        path = os.pathsep.join((str(ROOT / "analyzer"), os.environ.get("PYTHONPATH", "")))
+        own = {name: value for name, value in os.environ.items() if name not in RANK_VARIABLES}
+        self.env = {**own, "LC_ALL": "C.UTF-8", "PYTHONPATH": path, "XDG_CACHE_HOME": str(cache)}
+
+    def start(self, script: str, *words: str, **env: str) -> subprocess.Popen[str]:
+        path = self.folder / "train.py"
+        if not path.exists() or path.read_text(encoding="utf-8") != script:  # another rank may be reading it
+            path.write_text(script, encoding="utf-8")
+        return subprocess.Popen(
+            [*(words or [sys.executable]), str(path)], cwd=self.folder, env={**self.env, **env}, text=True,
+            stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+        )  # fmt: skip
+
+    def run(self, script: str, *words: str, **env: str) -> tuple[int, str]:
+        """Run a script; return its exit code and what it wrote on standard error."""
+        process = self.start(script, *words, **env)
+        stderr = process.communicate(timeout=PATIENCE)[1]
+        return process.returncode, stderr
+
+    def names(self) -> set[str]:
+        """Return the names of the files in the folder of logs, without the host's."""
+        host = re.escape(os.uname().nodename)
+        return {re.sub(host, "HOST", path.name) for path in self.logs.glob("*")}
+
+    def text(self, name: str) -> str:
+        return (self.logs / name.replace("HOST", os.uname().nodename)).read_text(encoding="utf-8")
+
+
+@pytest.fixture
+def job(tmp_path: Path, cache: Path) -> Job:
+    return Job(tmp_path, cache)

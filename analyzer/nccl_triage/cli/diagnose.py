@@ -254,6 +254,7 @@ def command(
         refuse_while_following(engine)
         document = follow.run(paths, _stdin(paths), wish, folders, model_name, hang_after, on_verdict, memory, links)
         memory.keep(document)
+        output.open_report(wish)
         ctx.exit(output.exit_code(document, want_code))
     follow.refuse_alone(ctx)
     from nccl_triage.api import diagnose
@@ -278,6 +279,7 @@ def command(
     if wish.reports:
         document = launching.verified(document, folders, mode, budget, wish.say, debug)
     output.deliver(document, wish)
+    output.open_report(wish)
     memory.keep(document)
     if launching.contradicted(document, first):
         ctx.exit(errors.EXIT_CONTRADICTED)

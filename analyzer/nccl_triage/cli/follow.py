@@ -15,12 +15,14 @@ import click
 from nccl_triage import errors
 from nccl_triage.cli import language, options
 from nccl_triage.cli.output import Document, OutputOptions
+from nccl_triage.render.words import culprit_name, word
 from nccl_triage.stopping import Stop
 
 if TYPE_CHECKING:
     from nccl_triage.cli.live import VerdictCommand
     from nccl_triage.cli.progress import StatusLine
     from nccl_triage.follow.follower import Follower
+    from nccl_triage.follow.job_state import JobState
     from nccl_triage.follow.watch import JobWatch
     from nccl_triage.history.memory import Memory
 
@@ -28,6 +30,8 @@ if TYPE_CHECKING:
 HANG_AFTER = 10.0
 #: Seconds between two reads of the logs: while they grow, and after a long silence.
 SOON, LATE = 0.2, 2.0
+#: The least seconds between two states of the status line, and the most: its times go on like a clock.
+REDRAWN, TICK = 0.3, 1.0
 #: After so many bytes the next read follows at once: a full pipe would block the job.
 _BUSY = 32 << 10
 #: Seconds after Ctrl-C in which the rest of a pipe is still read.
@@ -154,7 +158,9 @@ def _begin(follower: Follower, wish: OutputOptions) -> None:
 def _loop(
     follower: Follower, watch: JobWatch, hook: VerdictCommand | None, line: StatusLine, stop: _Stop, wish: OutputOptions
 ) -> None:
-    pause, deadline, shown = SOON, float("inf"), 0.0
+    from nccl_triage.follow.job_state import JobGlance
+
+    pause, deadline, shown, glance = SOON, float("inf"), 0.0, JobGlance(follower)
     while not follower.over:
         came = follower.poll()
         if stop.asked:
@@ -171,35 +177,78 @@ def _loop(
             watch.step()
         if hook is not None:
             hook.poll()
-        if line.visible and time.monotonic() - shown >= 1.0:
-            line.show(_status(follower, watch))
+        if line.visible and time.monotonic() - shown >= REDRAWN:
+            line.show(status(glance.look(time.time()), watch.hang_suspected, line.room))
             shown = time.monotonic()
         pause = SOON if came else min(LATE, pause * 1.2)
         if stop.asked:
             time.sleep(SOON)
         elif not (follower.behind or came > _BUSY):
-            stop.wait(min(pause, SOON) if follower.piped else pause)
+            most = SOON if follower.piped else TICK if line.visible else LATE
+            stop.wait(min(pause, most))
 
 
-def _status(follower: Follower, watch: JobWatch) -> str:
-    """Return the state of the job in one line."""
+#: What stands between two parts of the status line, the seconds without a step from which they are told, and the hosts.
+_BAR, _STALLED, _HOSTS = " | ", 5.0, 4
+
+
+def status(state: JobState, hang_suspected: bool, room: int) -> str:
+    """Return the state of the job in one line of at most ``room`` columns: what matters most comes first."""
+    lang = language.current()
+    parts = [language.text("hang suspected")] if hang_suspected else []
+    if state.step is not None:
+        total = state.total is not None and state.total >= state.step
+        parts.append(
+            language.text("step {step}/{total}" if total else "step {step}", step=state.step, total=state.total)
+        )
+    if state.usual is not None and state.step is not None:
+        seconds = f"{state.usual:.2g}" if state.usual < 10 else f"{state.usual:.0f}"
+        parts.append(language.text("{seconds} s per step", seconds=seconds))
+    slow = state.slowest
+    if slow is not None:
+        name = culprit_name({"rank": slow.rank, "host": slow.host}, lang)
+        if slow.step is not None:
+            parts.append(language.text("slowest: {name}, step {step}", name=name, step=slow.step))
+        else:
+            parts.append(language.text("slowest: {name}, {ratio}x as long", name=name, ratio=f"{slow.ratio or 0:.2g}"))
+    if state.advanced is not None and state.advanced >= _STALLED:
+        parts.append(language.text("progress {age} ago", age=_age(state.advanced)))
+    shown = ""
+    for part in parts:
+        shown = _joined(shown, language.harmless(part), room)
+    shown = _joined(shown, _last_lines(state, room - language.columns(shown + _BAR)), room)
+    counts = [language.text("ranks: {count}", count=state.ranks)] if state.ranks else []
+    for part in [*counts, language.text("logs: {count}", count=state.logs)]:
+        shown = _joined(shown, part, room)
+    return shown
+
+
+def _joined(shown: str, part: str, room: int) -> str:
+    """Return a line with one more part, or without it where there is no room."""
+    longer = f"{shown}{_BAR}{part}" if shown and part else shown + part
+    return longer if language.columns(longer) <= room else shown
+
+
+def _last_lines(state: JobState, room: int) -> str:
+    """Return how long ago each host wrote, as many as there is room for, the most silent first."""
+    if not state.hosts:
+        return ""
+    if state.hosts[0].host is None:
+        return language.text("last line: {ages} ago{more}", ages=_age(state.hosts[0].seconds), more="")
+    comma, told, found = word("list_comma", language.current()), list[str](), ""
+    for number, (host, seconds) in enumerate(state.hosts[:_HOSTS], 1):
+        told.append(f"{language.harmless(str(host))} {_age(seconds)}")
+        more = f", +{len(state.hosts) - number}" if number < len(state.hosts) else ""
+        longer = language.text("last line: {ages} ago{more}", ages=comma.join(told), more=more)
+        if language.columns(longer) > room:
+            break
+        found = longer
+    return found
+
+
+def _age(seconds: float) -> str:
+    """Return a time in its largest unit, at least a second."""
     from nccl_triage.render.phrases import duration
 
-    heartbeats = follower.heartbeats
-    ranks = {process.last.context.rank for process in heartbeats.processes.values()} - {None}
-    parts = [language.text("following, logs: {count}", count=len(follower.logs))]
-    if ranks:
-        parts.append(language.text("ranks: {count}", count=len(ranks)))
-    steps = [
-        step
-        for process in heartbeats.processes.values()
-        if process.step is not None and (step := process.step.number("step")) is not None
-    ]
-    if steps:
-        parts.append(language.text("step {step}", step=int(max(steps))))
-    if heartbeats.advanced is not None:
-        age = duration(max(0.0, time.time() - heartbeats.advanced), language.current())
-        parts.append(language.text("progress {age} ago", age=age))
-    if watch.hang_suspected:
-        parts.append(language.text("hang suspected"))
-    return ", ".join(parts)
+    unit = next((unit for unit in (3600.0, 60.0) if seconds >= unit), 1.0)
+    return duration(max(1.0, seconds // unit) * unit, language.current())

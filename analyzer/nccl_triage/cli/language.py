@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import contextlib
-import os
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Literal
 
 from nccl_triage import messages
@@ -16,17 +15,14 @@ Said = str | Mapping[str, str]
 CHOICES = ("auto", "en", "zh")
 
 _current: Lang = "en"
+_before: Callable[[], None] | None = None
 
 
 def resolve(choice: str) -> Lang:
     """Return en or zh for a value of ``--lang``; auto asks the locale."""
     if choice != "auto":
         return "zh" if choice == "zh" else "en"
-    for name in ("LC_ALL", "LC_MESSAGES", "LANG"):
-        value = os.environ.get(name, "")
-        if value:
-            return "zh" if value.lower().startswith("zh") else "en"
-    return "en"
+    return messages.locale_language()
 
 
 def asked(args: Sequence[str]) -> str | None:
@@ -61,8 +57,16 @@ def text(template: Said, **values: object) -> str:
     return messages.fill(template, values, _current)
 
 
+def before_notes(act: Callable[[], None] | None) -> None:
+    """Have something done before each note is printed: a status line that stands where it would go is erased."""
+    global _before
+    _before = act
+
+
 def say(template: Said, **values: object) -> None:
     """Print a note on standard error; a closed standard error is ignored."""
+    if _before is not None:
+        _before()
     with contextlib.suppress(OSError, ValueError, AttributeError):
         sys.stderr.write(f"nccl-triage: {harmless(text(template, **values))}\n")
         sys.stderr.flush()

@@ -6,20 +6,23 @@ import os
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import click
 
 from nccl_triage import errors, messages
-from nccl_triage.cli import language, options
+from nccl_triage.cli import language, links, options
 from nccl_triage.render import FORMATS
+
+if TYPE_CHECKING:
+    from nccl_triage.render.text_page import Link
 
 Document = dict[str, Any]
 Say = Callable[[language.Said], None]
 
 
 def output_options(function: Any) -> Any:
-    """Add ``--format``, ``--output``, ``--report``, ``--force``, ``--redact``, ``--quiet`` and ``--verbose``."""
+    """Add ``--format``, ``--output``, ``--report``, ``--open``, ``--force``, ``--redact``, ``--quiet`` and ``--verbose``."""
     file = click.Path(path_type=Path, dir_okay=False)
     for option in (
         click.option(
@@ -31,6 +34,12 @@ def output_options(function: Any) -> Any:
         ),
         click.option("--force", is_flag=True, help="Overwrite existing files."),
         click.option("--report", type=file, help="Also write an HTML report to this file."),
+        click.option(
+            "--open",
+            "opens",
+            is_flag=True,
+            help="Open the HTML report in a browser; without --report it is written to a temporary file.",
+        ),
         click.option("--output", "-o", type=file, help="Write the result to this file."),
         click.option(
             "--format",
@@ -90,6 +99,8 @@ class OutputOptions(NamedTuple):
     quiet: bool
     verbose: int
     lang: Literal["en", "zh"]
+    #: The report that is opened in a browser at the end.
+    opened: Path | None = None
 
     @property
     def reports(self) -> bool:
@@ -124,10 +135,19 @@ def wanted(given: dict[str, Any]) -> OutputOptions:
             "--output and --report name the same file {path}", path=output, remedy="give them different names"
         )
     options.refuse_existing((report, output), given["force"])
+    kind = format_of(given["chosen"], output)
+    opened = None
+    if given.get("opens"):
+        from nccl_triage.cli import browser
+
+        opened = report or (output if kind == "html" else None)
+        if opened is None:
+            opened = report = browser.temporary_report()
     return OutputOptions(
-        kind=format_of(given["chosen"], output),
+        kind=kind,
         output=output,
         report=report,
+        opened=opened,
         lang=options.language(given["lang"]),
         **{key: given[key] for key in ("force", "redact", "quiet", "verbose")},
     )
@@ -147,6 +167,7 @@ def deliver(document: Document, wish: OutputOptions) -> None:
         color=looks and options.use_color(),
         width=options.width_of() if looks else None,
         verbose=wish.verbose,
+        link=_links(shown) if looks else None,
     )
     write_report(page, wish)
     if wish.kind == "github":
@@ -156,6 +177,19 @@ def deliver(document: Document, wish: OutputOptions) -> None:
         wish.say(phrases.headline(shown, wish.lang))
         wish.tell("{kind} written to {path}", kind=wish.kind, path=wish.output)
     tell_of_report(document, wish)
+
+
+def _links(shown: Document) -> Link | None:
+    """Return what makes links of places in logs; those of a document with pseudonyms lead nowhere."""
+    return None if shown.get("redaction") else links.for_terminal()
+
+
+def open_report(wish: OutputOptions) -> None:
+    """Open the report that was written, if ``--open`` asks for it."""
+    if wish.opened is not None:
+        from nccl_triage.cli import browser
+
+        browser.open_page(wish.opened, wish)
 
 
 def tell_of_report(document: Document, wish: OutputOptions) -> None:

@@ -32,11 +32,13 @@ class StatusLine:
         self._width = 0
 
     def __enter__(self) -> Self:
+        language.before_notes(self.erase)
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        language.before_notes(None)
         self.erase()
 
     @property
@@ -44,10 +46,15 @@ class StatusLine:
         """Whether there is a terminal that shows it."""
         return self._terminal and self._show
 
+    @property
+    def room(self) -> int:
+        """The columns that there are for it now."""
+        return room_of() - 1
+
     def show(self, text: str) -> None:
         """Show a text, as far as there is room, on a terminal only."""
         if self.visible:
-            room = room_of() - 1
+            room = self.room
             while language.columns(text) > room:
                 text = text[:-1]
             self._draw(text)
@@ -60,12 +67,14 @@ class StatusLine:
     def _draw(self, text: str) -> None:
         """Replace the current line, without escape sequences, which not every terminal supports."""
         width = language.columns(text)
+        # No further than the terminal is wide now: it may have become narrower, and become wide again.
+        covered = min(self._width, self.room)
         try:
-            sys.stderr.write("\r" + text + " " * (self._width - width) + ("" if text else "\r"))
+            sys.stderr.write("\r" + text + " " * (covered - width) + ("" if text else "\r"))
             sys.stderr.flush()
         except OSError:
             self._show = False
-        self._width = width
+        self._width = width if covered == self._width else self._width
 
 
 class Progress(StatusLine):

@@ -137,4 +137,5 @@ def command(ctx: click.Context, /, path: str, want_code: bool, debug: bool, **gi
 
     document = read_report(path)
     output.deliver(document, wish)
+    output.open_report(wish)
     ctx.exit(output.exit_code(document, want_code))

@@ -102,6 +102,7 @@ def command(
     else:
         changed, _ = api.verify(document, rules, settings, say=wish.say)
     output.deliver(changed, wish)
+    output.open_report(wish)
     from nccl_triage.verify.feedback import contradicted
 
     first = document["diagnoses"][0]["cause"] if document["diagnoses"] else None

@@ -204,6 +204,13 @@ RULES: tuple[Rule, ...] = (
         "python-core-",
         r"python-core-(?:worker|driver)-[0-9a-f-]+_(?P<pid>\d+)\.log(?:\.\d+)?$",
     ),
+    # What ``nccl_triage.integrations`` saves in ranks that fail.
+    _rule(
+        "rank-file",
+        "nccl-triage",
+        rf"nccl-triage-(?:(?P<host>[a-z0-9](?:[a-z0-9.-]*[a-z0-9])?)-)?rank{_RANK}(?:-\d{{1,3}})?\.log$",
+    ),
+    _rule("rank-file", "nccl-triage", r"nccl-triage-[^/]+\.(?:log|txt)$"),
     _rule("ray-raylet", "raylet", r"raylet\.(?P<stream>out|err)(?:\.\d+)?$"),
     _rule("ray-gcs", "gcs_server", r"gcs_server\.(?P<stream>out|err)(?:\.\d+)?$"),
     _rule("ray-driver", "job-driver-", r"job-driver-[^/]+\.log$"),

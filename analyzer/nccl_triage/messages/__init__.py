@@ -15,12 +15,20 @@ a domain, sorted by key; they are read only when Chinese is spoken:
 from __future__ import annotations
 
 import functools
+import os
 import re
 from collections.abc import Mapping
+from typing import Literal
 
 #: Values of such messages that are messages themselves; other values are names.
 _SAID = frozenset({"form", "note", "other", "why"})
 TABLES = ("errors", "help", "notes", "click", "inputs", "threads")
+
+
+def locale_language() -> Literal["en", "zh"]:
+    """Return the language of the locale: en or zh."""
+    value = next(filter(None, (os.environ.get(name) for name in ("LC_ALL", "LC_MESSAGES", "LANG"))), "")
+    return "zh" if value.lower().startswith("zh") else "en"
 
 
 @functools.cache

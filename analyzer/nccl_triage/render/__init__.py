@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 from nccl_triage.render.words import RenderOptions
 
 if TYPE_CHECKING:
+    from nccl_triage.render.text_page import Link
     from nccl_triage.render.words import Document
 
 __all__ = ["FORMATS", "OutputFormat", "RenderOptions", "render"]
@@ -52,8 +53,9 @@ def render(
     color: bool = False,
     width: int | None = None,
     verbose: int = 0,
+    link: Link | None = None,
 ) -> bytes:
-    """Return the document in one of ``FORMATS``; ``color`` and ``width`` concern text only.
+    """Return the document in one of ``FORMATS``; ``color``, ``width`` and ``link`` concern text only.
 
     Secrets are masked, whoever wrote the document.
 
@@ -74,7 +76,7 @@ def render(
     if FORMATS[format].shown:
         same = shown(same)
     module = importlib.import_module(f"nccl_triage.render.{FORMATS[format].module}")
-    text: str = getattr(module, FORMATS[format].function)(same, RenderOptions(lang, color, width, verbose))
+    text: str = getattr(module, FORMATS[format].function)(same, RenderOptions(lang, color, width, verbose, link))
     return text.encode("utf-8", "replace")
 
 

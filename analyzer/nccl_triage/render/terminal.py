@@ -13,7 +13,7 @@ from typing import Any
 from nccl_triage import messages
 from nccl_triage.render import phrases, short_text, similar, unknown_text, verification
 from nccl_triage.render.short_text import LINES, VOTE_ID, strongest, votes
-from nccl_triage.render.text_page import LEAST, WHOLE, TextPage, commands_of, fold, telling, window
+from nccl_triage.render.text_page import LEAST, WHOLE, Link, TextPage, commands_of, fold, telling, window
 from nccl_triage.render.verification import outcome_lines
 from nccl_triage.render.words import (
     Document,
@@ -24,7 +24,6 @@ from nccl_triage.render.words import (
     confidence,
     consequence_phrase,
     culprit_name,
-    harmless_line,
     pick,
     place,
     run_name,
@@ -66,11 +65,13 @@ def _evidence(page: TextPage, indent: int, item: Item) -> None:
     first, last = item.get("line") or 0, item.get("end_line") or 0
     follows = last - first + 1 == len(texts)
     for offset, text in enumerate(texts[:_MAX_TEXT_LINES]):
-        lead = f"{' ' * indent}{visible(item.get('path') or '')}:{first + (offset if follows else 0)}: "
+        path, line = visible(item.get("path") or ""), first + (offset if follows else 0)
+        lead = f"{' ' * indent}{path}:{line}: "
         shown = visible(text.rstrip("\r"))
         room = WHOLE
         if page.width:
             shown, room = shown.expandtabs(4), max(page.width - columns(lead), LEAST)
+        page.place(" " * indent, f"{path}:{line}", path, line)
         page.lines.append(lead + window(shown, telling(shown, pick(item, "says", "en")), room).text)
     if len(texts) > _MAX_TEXT_LINES:
         page.lines.append(" " * (indent + 2) + f".. {len(texts) - _MAX_TEXT_LINES} {word('more_lines', page.lang)}")
@@ -362,23 +363,25 @@ def _notes(page: TextPage, document: Document, most: int) -> int:
     return 0
 
 
-def render(document: Document, *, color: bool, width: int | None, lang: Lang, verbose: int) -> str:
+def render(
+    document: Document, *, color: bool, width: int | None, lang: Lang, verbose: int, link: Link | None = None
+) -> str:
     """Return the text for a terminal (``width`` columns) or a pipe (``width`` None)."""
-    page = TextPage(color, width, lang)
+    page = TextPage(color, width, lang, link)
     if verbose:
         _detailed(page, document)
     else:
         _short(page, document)
     while page.lines and not page.lines[-1]:
         page.lines.pop()
-    text = "\n".join(map(harmless_line, page.lines)) + "\n"
+    text = "\n".join(page.finished()) + "\n"
     if width is None and len(text.encode("utf-8", "replace")) > _LONG:
-        page.lines = []
-        page.headline(phrases.headline(document, lang))
-        text += "\n".join(map(harmless_line, page.lines)) + "\n"
+        end = TextPage(color, width, lang)
+        end.headline(phrases.headline(document, lang))
+        text += "\n".join(end.finished()) + "\n"
     return text
 
 
 def produce(document: Document, view: RenderOptions) -> str:
     """Return the text with the reader's options."""
-    return render(document, color=view.color, width=view.width, lang=view.lang, verbose=view.verbose)
+    return render(document, color=view.color, width=view.width, lang=view.lang, verbose=view.verbose, link=view.link)

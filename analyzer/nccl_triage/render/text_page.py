@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import takewhile
 from typing import Any, NamedTuple
@@ -18,9 +18,10 @@ from typing import Any, NamedTuple
 import click
 
 from nccl_triage.lazy_regex import lazily
-from nccl_triage.render.words import Lang, columns, pick, prompt, visible
+from nccl_triage.render.words import Lang, columns, harmless_line, pick, prompt, visible
 
 Item = Mapping[str, Any]
+Link = Callable[[str, int], str | None]
 
 #: What a cut line begins or ends with.
 GAP = ".."
@@ -189,12 +190,38 @@ def quoted(item: Mapping[str, Any], hints: str = "") -> QuotedLine:
     return QuotedLine(visible(item.get("path") or ""), first + (best if follows else 0), shown[best], spans[best])
 
 
+def hyperlink(text: str, target: str) -> str:
+    """Return a text that a terminal shows as a link (OSC 8); the address must be one of printable ASCII characters.
+
+    Source: https://gist.github.com/egmontkob/eb114294efbcd5adb1944c9f3cb5feda
+    """
+    if not (target.isascii() and target.isprintable()):
+        return text
+    return f"\x1b]8;;{target}\x1b\\{text}\x1b]8;;\x1b\\"
+
+
 class TextPage:
     """Collects the lines and formats them for this output."""
 
-    def __init__(self, color: bool, width: int | None, lang: Lang) -> None:
+    def __init__(self, color: bool, width: int | None, lang: Lang, link: Link | None = None) -> None:
         self.color, self.width, self.lang = color, width, lang
         self.lines: list[str] = []
+        self._link = link
+        self._links: dict[int, tuple[str, str, str]] = {}  # line number -> text before the link, its text and address
+
+    def place(self, lead: str, shown: str, path: str, line: int) -> None:
+        """Make ``shown``, which follows ``lead`` in the line that is added next, a link to a line of a file."""
+        target = self._link(path, line) if self._link is not None else None
+        if target is not None:
+            self._links[len(self.lines)] = (lead, shown, target)
+
+    def finished(self) -> list[str]:
+        """Return the lines as they are printed. Links come last: widths are those of the text."""
+        lines = [harmless_line(line) for line in self.lines]
+        for number, (lead, shown, target) in self._links.items():
+            if number < len(lines) and lines[number].startswith(lead + shown):
+                lines[number] = f"{lead}{hyperlink(shown, target)}{lines[number][len(lead + shown) :]}"
+        return lines
 
     def style(self, text: str, **how: Any) -> str:
         """Return the text in a style, where there are colours."""
@@ -257,10 +284,13 @@ class TextPage:
         lead = " " * indent + (self.label(label) if label else "")
         room = WHOLE if not self.width else self.width - columns(lead) - columns(place) - 1
         if room < BESIDE_PLACE and self.width:
+            self.place(lead, place[:-1], found.path, found.line)
             self.lines.append(f"{lead}{place}")
             lead, place, room = " " * (indent + 2), "", max(self.width - indent - 2, LEAST)
         shown = window(found.text, found.span, room)
         marked = self.style(shown.text[shown.start : shown.end], bold=True)
+        if place:
+            self.place(lead, place[:-1], found.path, found.line)
         self.lines.append(
             f"{lead}{place}{' ' if place else ''}{shown.text[: shown.start]}{marked}{shown.text[shown.end :]}"
         )

@@ -7,7 +7,7 @@ characters that reorder or hide text would otherwise act on the terminal or the 
 from __future__ import annotations
 
 import unicodedata
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Literal, NamedTuple
 
 from nccl_triage.lazy_regex import lazily
@@ -19,7 +19,7 @@ Document = Mapping[str, Any]
 
 
 class RenderOptions(NamedTuple):
-    """The reader's wishes; a format ignores those that do not concern it."""
+    """The reader's wishes; a format ignores those that do not concern it. ``link(path, line)`` is an address, or None."""
 
     lang: Lang = "en"
     #: Colours of a terminal.
@@ -28,6 +28,7 @@ class RenderOptions(NamedTuple):
     width: int | None = None
     #: 0: what decides; 1 and more: everything.
     verbose: int = 0
+    link: Callable[[str, int], str | None] | None = None
 
 
 class Pair(NamedTuple):
