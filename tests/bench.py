@@ -72,8 +72,10 @@ class Row:
 
 
 def percent(ratio: float) -> str:
-    """Return a ratio in percent, two digits of it."""
+    """Return a ratio in percent, two digits of it, or how many times it is where it is large."""
     value = 100 * ratio
+    if ratio >= 10:
+        return f"{ratio:.0f} times"
     return f"{value:.0f} %" if value >= 10 else f"{value:.2g} %"
 
 

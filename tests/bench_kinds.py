@@ -14,10 +14,11 @@ import json
 import shutil
 import sys
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import astuple
 from importlib.util import find_spec
 from pathlib import Path
+from typing import NamedTuple
 
 ROOT = Path(__file__).parents[1]
 sys.path[:0] = [str(ROOT), str(ROOT / "analyzer")]
@@ -117,97 +118,116 @@ class Place:
         return size / max(0.02, found.cpu - self.start)
 
 
-def one_row(place: Place, kind: str, seed: int, megabytes: int, others: bool) -> list[str]:
-    """Measure a kind of line in one long log."""
+def one_row(place: Place, kind: str, seed: int, sizes: Sequence[int]) -> dict[str, str]:
+    """Measure a kind of line in long logs, the first one beside other tools; returns the cells by their columns."""
     path = place.path / "one.log"
-    size = one_log(path, kind, seed, megabytes * 1_000_000)
-    found = triage(path, runs=place.runs)
-    speed = place.speed(size, found)
-    row = [kind, f"{megabytes} MB", f"{speed / 1e6:.0f} MB/s", f"{found.peak:.0f} MB"]
-    grep = cost("sh", "-c", f"cat {path} | grep -c NCCL")
-    row.append(bench.percent(speed * grep.cpu / size))
-    if others:
-        row += _others(place, path, speed)
+    row = {"kind of line": kind}
+    for megabytes in sizes:
+        size = one_log(path, kind, seed, megabytes * 1_000_000)
+        found = triage(path, runs=place.runs)
+        speed = place.speed(size, found)
+        grep = cost("sh", "-c", f"cat {path} | grep -c NCCL")
+        row[f"{megabytes} MB"] = f"{speed / 1e6:.0f} MB/s"
+        row[f"of `cat` and `grep -c NCCL` ({megabytes} MB)"] = bench.percent(speed * grep.cpu / size)
+        if megabytes == sizes[0]:
+            row["peak memory"] = f"{found.peak:.0f} MB"
+            row |= _others(place, path, speed)
     path.unlink()
     return row
 
 
-def _others(place: Place, path: Path, speed: float) -> list[str]:
+def _others(place: Place, path: Path, speed: float) -> dict[str, str]:
     """Return our speed as a share of that of each tool that can be had, by processor time."""
     literals, _ = bench.expressions(place.path)
     small = place.path / "small.log"
     with path.open("rb") as source:
         small.write_bytes(source.read(_SLOW * 1_000_000))
-    rg, lnav, agrind = bench.tool("rg", "ripgrep"), bench.tool("lnav", "lnav"), shutil.which("agrind")
-    tools: list[tuple[str | None, tuple[str | Path, ...], Path]] = [
-        (rg, ("-j1", "-c", "--no-config", "-F", "-f", literals, path), path),
-        (lnav, ("-n", "-N", "-c", f":filter-in {_SOUNDS}", path), path),
-        (agrind, ("--file", path, "* | parse regex '(?P<sound>(?i)error|exception|timeout)' | count by sound"), path),
-        (sys.executable if find_spec("drain3") else None, ("-c", bench.DRAIN, small), small),
+    grind = "* | parse regex '(?P<sound>(?i)error|exception|timeout)' | count by sound"
+    tools: list[tuple[str, str | None, tuple[str | Path, ...], Path]] = [
+        (
+            "of `rg -F -f` literals",
+            bench.tool("rg", "ripgrep"),
+            ("-j1", "-c", "--no-config", "-F", "-f", literals, path),
+            path,
+        ),
+        (
+            "of `lnav -n` and a filter",
+            bench.tool("lnav", "lnav"),
+            ("-n", "-N", "-c", f":filter-in {_SOUNDS}", path),
+            path,
+        ),
+        ("of angle-grinder", shutil.which("agrind"), ("--file", path, grind), path),
+        ("of Drain3", sys.executable if find_spec("drain3") else None, ("-c", bench.DRAIN, small), small),
     ]
-    shares = []
-    for program, words, read in tools:
-        if program is None:
-            shares.append("not measured")
-        else:
-            shares.append(bench.percent(speed * cost(program, *words).cpu / read.stat().st_size))
-    return shares
+    return {
+        name: bench.percent(speed * cost(program, *words).cpu / read.stat().st_size)
+        for name, program, words, read in tools
+        if program is not None
+    }
 
 
-def folder_row(place: Place, kind: str, seed: int, files: int, size: int, packed: bool) -> list[str]:
+class FolderCost(NamedTuple):
+    """What a folder took: milliseconds of processor a file, and that as a multiple of one file of the same lines.
+
+    ``one`` and ``two`` are the costs with one process and with two; ``told`` whom the diagnosis names.
+    """
+
+    kind: str
+    each: float
+    times: float | None
+    one: Cost
+    two: Cost
+    told: str
+
+
+def folder_cost(place: Place, kind: str, seed: int, files: int, size: int, packed: bool) -> FolderCost:
     """Measure a kind of line in a folder, beside the same lines in one file."""
     folder, path, report = place.path / "folder", place.path / "same.log", place.path / "report.json"
-    bytes_ = folder_of(folder, kind, seed, files, size, packed)
-    runs = place.runs if bytes_ < _LARGE else 1
+    runs = place.runs if folder_of(folder, kind, seed, files, size, packed) < _LARGE else 1
     found = triage(folder, runs=runs)
-    row = [
-        kind,
-        f"{files} x {size // 1000} KB{' gz' if packed else ''}",
-        f"{place.speed(bytes_, found) / 1e6:.1f} MB/s",
-        f"{1000 * (found.cpu - place.start) / files:.1f} ms",
-    ]
-    if packed:
-        row.append("")
-    else:
+    own, times = found.cpu - place.start, None
+    if not packed:
         together(folder, path)
-        row.append(f"{(found.cpu - place.start) / max(0.02, triage(path, runs=runs).cpu - place.start):.1f}")
+        times = own / max(0.02, triage(path, runs=runs).cpu - place.start)
         path.unlink()
     two = triage(folder, "--format", "json", "--force", "--output", report, jobs=2, runs=runs)
     told = culprit(report)
-    row += [
-        f"{found.wall:.1f} s",
-        f"{two.wall:.1f} s",
-        f"{found.wall / two.wall:.1f}",
-        f"{max(found.peak, two.peak):.0f} MB",
-        "named" if told == f"rank {failing(files)}" else told,
-    ]
     shutil.rmtree(folder)
-    return row
+    named = "named" if told == f"rank {failing(files)}" else told
+    return FolderCost(kind, 1000 * own / files, times, found, two, named)
 
 
-ONE = (
-    "kind of line",
-    "log",
-    "a second of processor",
-    "peak memory",
-    "of `cat` and `grep -c NCCL`",
-    "of `rg -F -f` literals",
-    "of `lnav -n` and a filter",
-    "of angle-grinder",
-    "of Drain3",
-)
-FOLDERS = (
-    "kind of line",
-    "folder",
-    "a second of processor",
-    "a file",
-    "times one file of the same lines",
-    "one process",
-    "two",
-    "gain",
-    "peak memory",
-    "the rank that fails",
-)
+def by_kind(rows: Sequence[dict[str, str]]) -> str:
+    """Return a table of rows with the columns that any of them has."""
+    columns = list(dict.fromkeys(name for row in rows for name in row))
+    return bench.markdown([columns, *([row.get(name, "not measured") for name in columns] for row in rows)])
+
+
+def of_folders(costs: Mapping[str, Sequence[FolderCost]]) -> str:
+    """Return the table of the costs of files, by the folders that they were in."""
+    rows: dict[str, dict[str, str]] = {}
+    for name, found in costs.items():
+        for one in found:
+            times = "" if one.times is None else f", {one.times:.1f} x"
+            rows.setdefault(one.kind, {"kind of line": one.kind})[name] = f"{one.each:.1f} ms{times}"
+    return by_kind([*rows.values()])
+
+
+def of_processes(name: str, costs: Sequence[FolderCost]) -> str:
+    """Return the table of one folder: the time that passes with one process and with two, memory, and who is named."""
+    columns = [name, "one process", "two", "gain", "peak memory", "the rank that fails"]
+    rows = [
+        [
+            one.kind,
+            f"{one.one.wall:.1f} s",
+            f"{one.two.wall:.1f} s",
+            f"{one.one.wall / one.two.wall:.1f}",
+            f"{max(one.one.peak, one.two.peak):.0f} MB",
+            one.told,
+        ]
+        for one in costs
+    ]
+    return bench.markdown([columns, *rows])
 
 
 def folders(word: str) -> tuple[int, int, bool]:
@@ -236,21 +256,20 @@ def main(given: Sequence[str] | None = None) -> None:
     bench.prepare()
     with tempfile.TemporaryDirectory(prefix="nccl-triage-bench-") as name:
         place = Place(Path(name), asked.runs)
-        ones = [one_row(place, kind, asked.seed, size, size <= 100) for size in asked.megabytes for kind in kinds]
-        long = bench.markdown([ONE, *([*row, *[""] * (len(ONE) - len(row))] for row in ones)])
-        sys.stdout.write(long)
-        sys.stdout.flush()
-        sys.stdout.write(many := bench.markdown([FOLDERS]))
-        rows = []
+        ones = [one_row(place, kind, asked.seed, asked.megabytes) for kind in kinds if asked.megabytes]
+        sys.stdout.write(long := by_kind(ones) if ones else "")
+        costs: dict[str, list[FolderCost]] = {}
         for files, size, packed in asked.folders:
-            for kind in kinds:
-                rows.append(folder_row(place, kind, asked.seed, files, size, packed))
-                sys.stdout.write(bench.markdown([FOLDERS, rows[-1]]).removeprefix(many))
-                sys.stdout.flush()
-        many = bench.markdown([FOLDERS, *rows])
+            name = f"{files} x {size // 1000} KB{' gz' if packed else ''}"
+            costs[name] = [folder_cost(place, kind, asked.seed, files, size, packed) for kind in kinds]
+            sys.stdout.write(of_processes(name, costs[name]))
+            sys.stdout.flush()
+        sys.stdout.write(many := of_folders(costs) if costs else "")
     if asked.write:
-        bench.put(PAGE, "kinds", long)
-        bench.put(PAGE, "folders", many)
+        tables = {"kinds": long, "folders": many, "processes": of_processes(name, costs[name]) if costs else ""}
+        for name, table in tables.items():
+            if table:
+                bench.put(PAGE, name, table)
 
 
 if __name__ == "__main__":
