@@ -328,12 +328,38 @@ _SETS = {
 }
 
 
-def readmes(page: str) -> dict[str, str]:
-    """Return the READMEs with the short form of the first table of docs/accuracy.md."""
-    table = re.search(r"<!-- accuracy: begin[^\n]*\n(.*?)<!-- accuracy: end", page, re.DOTALL)
+#: Kinds of line of docs/performance.md that the READMEs show, and their columns of its tables.
+_SPEED_KINDS = ("Megatron iterations", "verl metrics", "NCCL INFO", "SGLang", "storm")
+_SPEED = (
+    ("kinds", "1000 MB", "1 GB, a second", "1 GB 日志，每秒"),
+    ("kinds", "of `cat` and `grep -c NCCL` (1000 MB)", "of `grep -c NCCL`", "与 `grep -c NCCL` 相比"),
+    ("folders", "512 x 100 KB", "512 files of 100 KB, each", "512 个 100 KB 文件，每个"),
+)
+
+
+def _rows_of(page: str, name: str) -> list[dict[str, str]]:
+    """Return the rows of a table between two marks, by the names of its columns."""
+    table = re.search(rf"<!-- {name}: begin[^\n]*\n(.*?)<!-- {name}: end", page, re.DOTALL)
     assert table is not None
     head, _, *rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in table[1].splitlines()]
-    found = {(row[0], row[1]): dict(zip(head, row, strict=True)) for row in rows}
+    return [dict(zip(head, row, strict=True)) for row in rows]
+
+
+def _speed_table(number: int) -> str:
+    """Return the short form of the tables of docs/performance.md, in English (0) or Chinese (1)."""
+    page = (ROOT / "docs" / "performance.md").read_text(encoding="utf-8")
+    found = {name: {row["kind of line"]: row for row in _rows_of(page, name)} for name in ("kinds", "folders")}
+    heads = [("kind of line", "日志内容")[number], *(words[number] for _, _, *words in _SPEED)]
+    rows = [
+        [kind, *(found[name][kind][column].partition(",")[0] for name, column, *_ in _SPEED)] for kind in _SPEED_KINDS
+    ]
+    return _table(heads, rows)
+
+
+def readmes(page: str) -> dict[str, str]:
+    """Return the READMEs with the short forms of the tables of docs/accuracy.md and docs/performance.md."""
+    rows = [list(row.items()) for row in _rows_of(page, "accuracy")]
+    found = {(row[0][1], row[1][1]): dict(row) for row in rows}
     made_pages = {}
     for number, name in enumerate(("README.md", "README.zh.md")):
         first = ("logs", "first error line right") if not number else ("日志", "只看首条错误行")
@@ -345,7 +371,8 @@ def readmes(page: str) -> dict[str, str]:
             count = f"{words[0]} ({ours['n']})" if not number else f"{words[1]}（{ours['n']}）"
             lines.append([count, ours["top-1"], baseline["top-1"], *(ours[column[2]] for column in _SHORT[1:])])
         text = (ROOT / name).read_text(encoding="utf-8")
-        made_pages[name] = _between(text, "accuracy", _table(heads, lines))
+        text = _between(text, "accuracy", _table(heads, lines))
+        made_pages[name] = _between(text, "speed", _speed_table(number))
     return made_pages
 
 
