@@ -8,7 +8,6 @@ import sys
 from pathlib import Path
 from typing import Any
 
-import anyio
 import pytest
 import yaml
 from mcp import Client, StdioServerParameters
@@ -16,6 +15,7 @@ from mcp import Client, StdioServerParameters
 from nccl_triage import resources
 from nccl_triage.cli import COMMANDS
 from tests.cli.processes import environment
+from tests.event_loops import run_apart
 
 from .conftest import EXAMPLES
 from .pages import block
@@ -72,4 +72,4 @@ def test_the_configuration_of_a_client_starts_the_server(tmp_path: Path) -> None
             return {tool.name for tool in (await client.list_tools()).tools}
 
     page = (EXAMPLES / "agents.md").read_text(encoding="utf-8")
-    assert anyio.run(names) == set(re.findall(r"^\| `(\w+)` \|", page, re.MULTILINE))
+    assert run_apart(names) == set(re.findall(r"^\| `(\w+)` \|", page, re.MULTILINE))

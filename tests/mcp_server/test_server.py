@@ -9,12 +9,12 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import anyio
 import pytest
 from mcp import Client, StdioServerParameters
 
 from nccl_triage.mcp_server.answers import LIMIT, NOTICE
 from tests.cli.processes import ROOT, environment, run
+from tests.event_loops import run_apart
 
 pytestmark = pytest.mark.xdist_group("mcp")
 
@@ -60,7 +60,7 @@ def ask(folder: Path, *calls: Call | Callable[[list[Answer]], Call], options: tu
                 name, values = call(answers) if callable(call) else call
                 answers.append(Answer(await client.call_tool(name, values)))
 
-    anyio.run(session)
+    run_apart(session)
     return answers
 
 
@@ -77,7 +77,7 @@ def test_every_tool_only_reads_and_says_in_a_line_or_two_what_it_does(folder: Pa
         async with Client(server, read_timeout_seconds=60) as client:
             return list((await client.list_tools()).tools), str(client.instructions)
 
-    tools, instructions = anyio.run(session)
+    tools, instructions = run_apart(session)
     assert [tool.name for tool in tools] == ["diagnose", "report", "excerpt", "explain", "similar", "plan"]
     for tool in tools:
         assert tool.annotations.read_only_hint and tool.annotations.destructive_hint is False

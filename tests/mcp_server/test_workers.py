@@ -6,19 +6,19 @@ import time
 from pathlib import Path
 from typing import Any
 
-import anyio
 import pytest
 
 from nccl_triage.mcp_server import workers
 from nccl_triage.mcp_server.access import CallRefusedError
 from nccl_triage.mcp_server.workers import WorkerLimits
+from tests.event_loops import run_apart
 
 
 def work(seconds: float, **request: Any) -> dict[str, Any]:
     async def call() -> dict[str, Any]:
         return await WorkerLimits(seconds).run(request)
 
-    return anyio.run(call)
+    return run_apart(call)
 
 
 def test_reading_stops_in_time_and_what_was_read_is_told(tmp_path: Path) -> None:
