@@ -229,6 +229,19 @@ def test_a_call_that_makes_no_sense_says_why(folder: Path, call: Call, why: str)
     assert why in answer.text and "root:" not in answer.text
 
 
+def test_the_current_folder_is_allowed_and_said_where_none_is_named(folder: Path) -> None:
+    import subprocess
+
+    words = [sys.executable, "-m", "nccl_triage", "mcp"]
+    done = subprocess.run(words, input=b"", capture_output=True, env=environment(), cwd=folder, check=False, timeout=60)
+    assert (done.returncode, done.stdout) == (0, b"")
+    assert done.stderr.decode() == f"nccl-triage: logs below {folder} may be read; --allow names other folders\n"
+    refused = subprocess.run(
+        [*words, "--allow", "nowhere"], capture_output=True, env=environment(), cwd=folder, check=False, timeout=60
+    )
+    assert refused.returncode == 2 and refused.stderr.decode().startswith("error: --allow nowhere: there is no such")
+
+
 def test_without_the_sdk_one_sentence_says_how_to_get_it() -> None:
     import subprocess
 
@@ -236,4 +249,4 @@ def test_without_the_sdk_one_sentence_says_how_to_get_it() -> None:
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, env=environment(), check=False, timeout=60)
     said = done.stderr.decode().splitlines()
     assert (done.returncode, done.stdout) == (2, b"")
-    assert said == ["error: nccl-triage mcp needs the MCP SDK: pip install 'nccl-triage[mcp]'"]
+    assert said == ["error: nccl-triage mcp needs the MCP SDK, version 2: pip install 'nccl-triage[mcp]'"]

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from nccl_triage.cli import history_options, launching, options
+from nccl_triage.cli import history_options, language, launching, options
 from nccl_triage.errors import UsageError
 from nccl_triage.history import place
 
@@ -23,7 +23,7 @@ def _refuse_without_sdk() -> None:
     except ImportError:
         found = None
     if found is None:
-        raise UsageError("nccl-triage mcp needs the MCP SDK: {install}", install=_INSTALL)
+        raise UsageError("nccl-triage mcp needs the MCP SDK, version 2: {install}", install=_INSTALL)
 
 
 @click.command(
@@ -63,6 +63,8 @@ def command(
     from nccl_triage.mcp_server.access import AllowedFolders
     from nccl_triage.mcp_server.server import ServerSettings, serve
 
+    if not folders:
+        language.say("logs below {folder} may be read; --allow names other folders", folder=Path.cwd())
     serve(
         ServerSettings(
             folders=AllowedFolders(folders or (Path.cwd(),)),
