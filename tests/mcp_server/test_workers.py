@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from pathlib import Path
 from typing import Any
@@ -60,6 +61,8 @@ def test_modules_of_the_current_folder_are_not_run(tmp_path: Path, monkeypatch: 
     for name in ("orjson", "click", "yaml", "mcp"):
         (tmp_path / f"{name}.py").write_text("import pathlib; pathlib.Path(__file__).with_name('ran').touch()\n")
     monkeypatch.chdir(tmp_path)
+    # An empty entry is the current folder.
+    monkeypatch.setenv("PYTHONPATH", f":{os.environ.get('PYTHONPATH', '')}")
     assert "NCCL_IB_HCA" in work(30, do="explain", query="NCCL_IB_HCA", lang="en")["page"]
     assert not (tmp_path / "ran").exists()
 

@@ -31,15 +31,16 @@ def test_no_format_shows_a_form(kind: str, redacted: bool) -> None:
 
 def test_every_format_shows_every_line_of_the_mould() -> None:
     for form, shown in leaks.outputs([], redacted=False):
-        assert [number for number in range(leaks.AT_ONCE) if leaks.mark(number) not in shown] == [], form
+        missing = [number for number in range(leaks.AT_ONCE) if leaks.mark(number) not in shown]
+        assert len(missing) < leaks.AT_ONCE if form in leaks.BOUNDED else missing == [], form
 
 
 def test_a_leak_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Masker, "text", lambda _, text: text)
     some = [form for form in SECRETS if form.kind == "headers"]
-    assert {form: len(lines) for form, lines in leaks.leaks(some, redacted=False).items()} == dict.fromkeys(
-        leaks.QUOTING, len(some)
-    )
+    found = {form: len(lines) for form, lines in leaks.leaks(some, redacted=False).items()}
+    assert all(found.pop(form) for form in leaks.BOUNDED)
+    assert found == dict.fromkeys((form for form in leaks.QUOTING if form not in leaks.BOUNDED), len(some))
 
 
 def test_there_are_many_forms_and_each_hides_something() -> None:

@@ -168,6 +168,8 @@ class Reporting:
             # Longer than we wait, for the case that we are killed meanwhile.
             "deadline": round(self._left + GRACE),
         }
+        from nccl_triage.verify.worker import safe_path
+
         above = str(Path(__file__).parents[2])
         try:
             child = self._child = subprocess.Popen(
@@ -175,6 +177,7 @@ class Reporting:
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.DEVNULL,
+                env=safe_path.environment(os.environ),
                 start_new_session=True,
             )
             summary = child.communicate(timeout=self._left)[0]

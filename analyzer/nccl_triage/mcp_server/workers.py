@@ -6,17 +6,23 @@ import os
 import signal
 import sys
 from contextlib import suppress
+from pathlib import Path
 from typing import Any
 
 from nccl_triage import interrupts
 from nccl_triage.mcp_server.access import CallRefusedError
+from nccl_triage.verify.worker import safe_path
 
 #: Bytes of a result at most.
 MOST_BYTES = 128 << 20
 #: Seconds that the server waits longer than the child has: for its start, and until its own alarm.
 BEYOND = 20.0
 #: What the child runs. Modules of the current folder, which may be another's, stay out.
-_WORK = "import sys; sys.path[:] = filter(None, sys.path); from nccl_triage.mcp_server import work; work.main()"
+_WORK = (
+    "import sys; sys.path[:] = [*filter(None, sys.path), sys.argv.pop(1)]; "
+    "from nccl_triage.mcp_server import work; work.main()"
+)
+_ABOVE = str(Path(__file__).parents[2])
 
 
 class WorkerLimits:
@@ -50,7 +56,12 @@ class WorkerLimits:
         import orjson
 
         # The child's own session: Ctrl-C does not reach it, and its helpers end with it.
-        process = await anyio.open_process([sys.executable, "-c", _WORK], stderr=None, start_new_session=True)
+        process = await anyio.open_process(
+            [sys.executable, "-c", _WORK, _ABOVE],
+            stderr=None,
+            env=safe_path.environment(os.environ),
+            start_new_session=True,
+        )
         self._running.add(process.pid)
         try:
             with anyio.fail_after(self.seconds + BEYOND):

@@ -19,6 +19,7 @@ from nccl_triage.render.words import (
     RenderOptions,
     consequence_phrase,
     culprit_name,
+    harmless_line,
     pick,
     place,
     unknown_text,
@@ -98,7 +99,7 @@ def produce(document: Document, options: RenderOptions) -> str:
 
 def _marked(lines: list[str], left_out: int, lang: Lang) -> str:
     """Return the lines between their marks, after the sentences that say what they are."""
-    body = "\n".join(lines)
+    body = "\n".join(map(harmless_line, lines))
     tag = hashlib.sha256(body.encode("utf-8", "replace")).hexdigest()[:_TAG]
     text = word("prompt_begin", lang).format(tag=tag) + f"\n{body}\n" + word("prompt_end", lang).format(tag=tag) + "\n"
     more = word("prompt_left_out", lang).format(n=left_out) + "\n" if left_out else ""
