@@ -144,3 +144,22 @@ def test_pointers_are_numbers(rules: RuleSet, monkeypatch: pytest.MonkeyPatch) -
     read = reads(monkeypatch)
     assert scan_text(text, rules).count("nccl.coll_call") == 2000
     assert len(read) < 800
+
+
+def test_frames_of_native_stacks_are_counted(rules: RuleSet, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Their file holds "python3", which messages ask for whose digits matter; no such message can stand in them."""
+    chance = random.Random(5)
+    frames = (
+        "frame #0: c10::Error::Error(c10::SourceLocation, std::string) + 0x57 (0x7f{a:010x} in {lib}/libc10.so)",
+        "frame #1: c10d::ProcessGroupNCCL::watchdogHandler() + 0x233 (0x7f{a:010x} in {lib}/libtorch_cuda.so)",
+    )
+    lib = "/usr/local/lib/python3.11/dist-packages/torch/lib"
+    text = "\n".join(
+        f"(Actor pid={100 + n % 50}, ip=10.0.0.{n % 50}) "
+        + frames[n % 2].format(a=chance.getrandbits(40) | 1 << 39, lib=lib)
+        for n in range(4000)
+    )
+    same(text, rules, monkeypatch)
+    read = reads(monkeypatch)
+    scan_text(text, rules)
+    assert len(read) < 1000

@@ -20,6 +20,9 @@ _MIN_LENGTH = 3
 #: A caret that negates no class and is not escaped.
 _CARET = lazily(r"(?<![\[\\])\^")
 _DIGITS = frozenset(map(ord, string.digits))
+#: A class of all characters.
+_ANYTHING = [(CONSTANTS.CATEGORY, CONSTANTS.CATEGORY_SPACE), (CONSTANTS.CATEGORY, CONSTANTS.CATEGORY_NOT_SPACE)]
+_HEX_DIGITS = _DIGITS | frozenset(b"abcdefABCDEF")
 _REPEATS = tuple(
     getattr(CONSTANTS, name) for name in ("MAX_REPEAT", "MIN_REPEAT", "POSSESSIVE_REPEAT") if hasattr(CONSTANTS, name)
 )
@@ -146,49 +149,48 @@ def depends_on_digits(pattern: str) -> bool:
     what cannot be parsed. It does not for classes that hold all digits.
     """
     try:
-        return _any_depends_on_digits(PARSER.parse(pattern))
+        return _any_depends_on(PARSER.parse(pattern), _DIGITS)
     except Exception:  # a user's pattern in the syntax of ``regex``
         return True
 
 
-def _any_depends_on_digits(items: Iterable[tuple[Any, Any]]) -> bool:
-    return any(_node_depends_on_digits(op, argument) for op, argument in items)
+def _any_depends_on(items: Iterable[tuple[Any, Any]], digits: frozenset[int]) -> bool:
+    return any(_node_depends_on(op, argument, digits) for op, argument in items)
 
 
-def _node_depends_on_digits(op: Any, argument: Any) -> bool:
+def _node_depends_on(op: Any, argument: Any, digits: frozenset[int]) -> bool:
+    """Tell whether a node may tell some of these digits from others."""
     if op in (CONSTANTS.LITERAL, CONSTANTS.NOT_LITERAL):
-        return argument in _DIGITS
+        return argument in digits
     if op is CONSTANTS.IN:
-        return _holds_some_digits(argument)
+        return _holds_some(argument, digits)
     if op is CONSTANTS.BRANCH:
-        return any(_any_depends_on_digits(branch) for branch in argument[1])
+        return any(_any_depends_on(branch, digits) for branch in argument[1])
     if op is CONSTANTS.SUBPATTERN:
-        return _any_depends_on_digits(argument[3])
+        return _any_depends_on(argument[3], digits)
     if op in (CONSTANTS.MAX_REPEAT, CONSTANTS.MIN_REPEAT, getattr(CONSTANTS, "POSSESSIVE_REPEAT", None)):
-        return _any_depends_on_digits(argument[2])
+        return _any_depends_on(argument[2], digits)
     if op in (CONSTANTS.ASSERT, CONSTANTS.ASSERT_NOT):
-        return _any_depends_on_digits(argument[1])
+        return _any_depends_on(argument[1], digits)
     if op is getattr(CONSTANTS, "ATOMIC_GROUP", None):
-        return _any_depends_on_digits(argument)
+        return _any_depends_on(argument, digits)
     # "Any character" and the ends of lines and words do not depend on digits; references and conditions do.
     return op not in (CONSTANTS.ANY, CONSTANTS.AT)
 
 
-def _holds_some_digits(items: Iterable[tuple[Any, Any]]) -> bool:
-    """Tell whether a class of characters holds some digits, but not all."""
+def _holds_some(items: Iterable[tuple[Any, Any]], digits: frozenset[int]) -> bool:
+    """Tell whether a class of characters holds some of these digits, but not all."""
     held: set[int] = set()
     for op, argument in items:
         if op is CONSTANTS.LITERAL:
             held.add(argument)
         elif op is CONSTANTS.RANGE:
-            held.update(code for code in _DIGITS if argument[0] <= code <= argument[1])
-        elif op is CONSTANTS.CATEGORY and argument in (
-            CONSTANTS.CATEGORY_DIGIT,
-            CONSTANTS.CATEGORY_WORD,
-            CONSTANTS.CATEGORY_NOT_SPACE,
-        ):
+            held.update(code for code in digits if argument[0] <= code <= argument[1])
+        elif op is CONSTANTS.CATEGORY and argument is CONSTANTS.CATEGORY_DIGIT:
             held |= _DIGITS
-    return 0 < len(held & _DIGITS) < len(_DIGITS)
+        elif op is CONSTANTS.CATEGORY and argument in (CONSTANTS.CATEGORY_WORD, CONSTANTS.CATEGORY_NOT_SPACE):
+            held |= digits
+    return 0 < len(held & digits) < len(digits)
 
 
 def may_need_start(pattern: str) -> bool:
@@ -197,43 +199,46 @@ def may_need_start(pattern: str) -> bool:
 
 
 @lru_cache(maxsize=4096)
-def with_any_digits(pattern: str) -> re.Pattern[str] | None:
+def with_any_digits(pattern: str, hexadecimal: bool = False) -> re.Pattern[str] | None:
     """Return a pattern that finds whatever ``pattern`` finds, anywhere, with any digits in place of certain ones.
 
-    None if there is no such pattern: for references to earlier groups, and for what cannot be parsed.
+    ``hexadecimal``: the letters A to F are digits, too, wherever they stand. None if there is no such pattern: for
+    references to earlier groups, and for what cannot be parsed.
     """
     try:
         tree = PARSER.parse(pattern)
-        _allow_any_digits(tree)
+        _allow_any(tree, _HEX_DIGITS if hexadecimal else _DIGITS)
         compiled: re.Pattern[str] = COMPILER.compile(tree)
     except Exception:
         return None
     return compiled
 
 
-def _allow_any_digits(items: Any) -> None:
-    """Change a parse tree so that each place that allows some digits allows all of them."""
+def _allow_any(items: Any, digits: frozenset[int]) -> None:
+    """Change a parse tree so that each place that allows some of these digits allows all of them."""
+    every: list[tuple[Any, Any]] = [(CONSTANTS.CATEGORY, CONSTANTS.CATEGORY_DIGIT)]
+    every += [(CONSTANTS.LITERAL, code) for code in sorted(digits - _DIGITS)]
     for index in range(len(items) - 1, -1, -1):
         op, argument = items[index]
         if op is CONSTANTS.AT:
             del items[index]
         elif op is CONSTANTS.SUBPATTERN:
-            _allow_any_digits(argument[3])
+            _allow_any(argument[3], digits)
         elif op is CONSTANTS.BRANCH:
             for branch in argument[1]:
-                _allow_any_digits(branch)
-        elif not _node_depends_on_digits(op, argument):
+                _allow_any(branch, digits)
+        elif not _node_depends_on(op, argument, digits):
             continue
         elif op is CONSTANTS.LITERAL:
-            items[index] = (CONSTANTS.IN, [(CONSTANTS.CATEGORY, CONSTANTS.CATEGORY_DIGIT)])
+            items[index] = (CONSTANTS.IN, list(every))
         elif op is CONSTANTS.IN and argument[0][0] is not CONSTANTS.NEGATE:
-            argument.append((CONSTANTS.CATEGORY, CONSTANTS.CATEGORY_DIGIT))
+            items[index] = (op, [*argument, *every])  # the parser has one list for every \d: it stays as it is
         elif op in (CONSTANTS.IN, CONSTANTS.NOT_LITERAL):
-            items[index] = (CONSTANTS.ANY_ALL, None)
+            items[index] = (CONSTANTS.IN, list(_ANYTHING))
         elif op in (CONSTANTS.MAX_REPEAT, CONSTANTS.MIN_REPEAT):
-            _allow_any_digits(argument[2])
+            _allow_any(argument[2], digits)
         elif op is CONSTANTS.ASSERT:
-            _allow_any_digits(argument[1])
+            _allow_any(argument[1], digits)
         elif op is CONSTANTS.ASSERT_NOT:
             del items[index]
         else:

@@ -383,6 +383,6 @@ def _depends_on_digits(signature: Signature, raw: bytes) -> bool:
     if signature.premise is None and not regex_analysis.depends_on_digits(source):
         return False
     relaxed = (
-        regex_analysis.with_any_digits(source) if digit_folding.HEX not in raw and not signature.pattern.user else None
+        None if signature.pattern.user else regex_analysis.with_any_digits(source, hexadecimal=digit_folding.HEX in raw)
     )
     return relaxed is None or relaxed.search(raw.decode("utf-8", "replace")) is not None
