@@ -207,3 +207,22 @@ def test_enough_connections_of_all_sources_are_looked_for() -> None:
     assert foresight.begin().links.wanted == 10
     foresight.note(found)
     assert foresight.begin().links.wanted == 0
+
+
+@pytest.mark.usefixtures("narrow")
+def test_beyond_the_bound_a_source_costs_what_it_adds(monkeypatch: pytest.MonkeyPatch) -> None:
+    marked: list[tuple[object, ...]] = []
+    mark = store._mark
+
+    def noting(key: tuple[object, ...]) -> tuple[int, str]:
+        marked.append(key)
+        return mark(key)
+
+    monkeypatch.setattr(store, "_mark", noting)
+    found = Observations()
+    for rank in range(200):
+        found.absorb(_many(f"log{rank}", range(rank, rank + 1)))
+    assert len(marked) == 200  # each process once
+    kept = set(found.buckets["x"])
+    assert kept == set(sorted(marked, key=mark)[:8])
+    assert found.count("x") == 200 * 20

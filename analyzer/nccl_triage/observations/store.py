@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import bisect
 import zlib
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
@@ -166,7 +167,12 @@ def _shrunk(bucket: Bucket, room: Room) -> Bucket:
     return Bucket(*_outer(list(bucket.events()), room), bucket.count, room)
 
 
-def _mark(key: tuple[object, ...]) -> tuple[int, str]:
+_Key = tuple[object, ...]
+#: The rank of a key and its text, which no two have in common, and the key.
+_MarkedKey = tuple[int, str, _Key]
+
+
+def _mark(key: _Key) -> tuple[int, str]:
     """Return the rank of a key when there are too many; it depends on the key alone."""
     text = repr(key)
     return zlib.crc32(text.encode("utf-8", "surrogatepass")), text
@@ -186,6 +192,8 @@ class Observations:
     interruption: Interruption | None = None
     #: The room that signatures will have once this is merged with other sources, as far as that is known.
     rooms: Mapping[str, Room] = field(default_factory=dict, compare=False, repr=False)
+    #: The keys of signatures that have had too many, by their marks: whatever is added is put in its place there.
+    _marked: dict[str, list[_MarkedKey]] = field(default_factory=dict, init=False, compare=False, repr=False)
 
     def add(self, event: Event, keep_by: Iterable[str] = ()) -> Bucket | None:
         """Record an event; events that differ in a ``keep_by`` field are kept apart.
@@ -287,11 +295,26 @@ class Observations:
         for signature, by_key in other.buckets.items():
             target = self.buckets.setdefault(signature, {})
             before = _room(len(target))
+            new: list[_Key] = []
             for key, bucket in by_key.items():
                 present = target.get(key)
+                if present is None:
+                    new.append(key)
                 target[key] = bucket if present is None else _merge_buckets(present, bucket)
             room = _room(len(target))  # never grows: whatever the order of merging, the same is left
             for key in by_key if room is before else list(target):
                 target[key] = _shrunk(target[key], room)
             if len(target) > MAX_KEYS:
-                self.buckets[signature] = {key: target[key] for key in sorted(target, key=_mark)[:MAX_KEYS]}
+                self._drop(signature, new)
+
+    def _drop(self, signature: str, new: list[_Key]) -> None:
+        """Drop the keys of a signature that are too many; the same ones are left in whatever order they came."""
+        target, marked = self.buckets[signature], self._marked.get(signature)
+        if marked is None:
+            marked = self._marked[signature] = sorted((*_mark(key), key) for key in target)
+        else:
+            for key in new:
+                bisect.insort(marked, (*_mark(key), key))
+        for _, _, key in marked[MAX_KEYS:]:
+            del target[key]
+        del marked[MAX_KEYS:]

@@ -17,6 +17,7 @@ from functools import cache, lru_cache
 from itertools import accumulate, pairwise
 from typing import Any
 
+from nccl_triage import byte_search
 from nccl_triage.lazy_regex import lazily
 from nccl_triage.redaction import strings
 from nccl_triage.redaction.secret_kinds import SecretKind, secrets
@@ -321,10 +322,10 @@ def _places(literals: Literals, text: bytes, begins: Sequence[int]) -> Iterator[
     """Yield the numbers of the rows whose literals occur in a text, with the numbers of the shapes where they do."""
     for literal, numbers in literals:
         places: list[int] = []
-        at = text.find(literal)
+        at = byte_search.find(text, literal)
         while at >= 0:
             places.append(bisect_right(begins, at) - 1)
-            at = text.find(literal, begins[places[-1] + 1])
+            at = byte_search.find(text, literal, begins[places[-1] + 1])
         if places:
             for number in numbers:
                 yield number, places
