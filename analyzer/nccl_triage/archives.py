@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import importlib.resources
+import io
 import zipfile
 from typing import TYPE_CHECKING
 
@@ -10,6 +12,22 @@ if TYPE_CHECKING:
 
 #: The same sources give the same bytes.
 _DATE = (2020, 1, 1, 0, 0, 0)
+
+
+_MAIN = "import sys\nfrom nccl_triage.{package}.collect import main\nsys.exit(main())\n"
+
+
+def program(package: str) -> bytes:
+    """Return an archive that Python runs: ``main`` of a package's ``collect``, with the package and what it uses of others."""
+    made = io.BytesIO()
+    root = importlib.resources.files("nccl_triage")
+    with zipfile.ZipFile(made, "w") as archive:
+        add_text(archive, "__main__.py", _MAIN.format(package=package))
+        add_sources(archive, root, "nccl_triage")
+        add_sources(archive, root / package, f"nccl_triage/{package}", below=True)
+        add_sources(archive, root / "verify", "nccl_triage/verify")
+        add_sources(archive, root / "verify" / "worker", "nccl_triage/verify/worker")
+    return made.getvalue()
 
 
 def add_text(archive: zipfile.ZipFile, name: str, text: str | bytes) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 import time
 from pathlib import Path
 from typing import Any
@@ -48,7 +49,7 @@ def test_nothing_read_in_time_is_an_error(tmp_path: Path) -> None:
 def test_a_child_that_hangs_is_killed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pid = tmp_path / "pid"
     hangs = f"import os, pathlib, time; pathlib.Path({str(pid)!r}).write_text(str(os.getpid())); time.sleep(60)"
-    monkeypatch.setattr(workers, "_WORK", hangs)
+    monkeypatch.setattr(workers, "_COMMAND", [sys.executable, "-c", hangs])
     monkeypatch.setattr(workers, "BEYOND", 2.0)
     began = time.monotonic()
     with pytest.raises(CallRefusedError, match="longer than"):

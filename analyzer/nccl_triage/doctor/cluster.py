@@ -4,11 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import importlib
-import importlib.resources
-import io
 import json
 import time
-import zipfile
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, replace
 from typing import Any
@@ -20,20 +17,10 @@ from nccl_triage.doctor.document import HostAnswer
 from nccl_triage.execution.cluster.targets import TargetNode, departed, nodes_of
 from nccl_triage.ray_access import Access, by_value, failures, reason
 
-_MAIN = "import sys\nfrom nccl_triage.doctor.collect import main\nsys.exit(main())\n"
-
 
 def program() -> bytes:
     """Return the archive: ``python ARCHIVE WISH`` prints what its host shows as JSON."""
-    made = io.BytesIO()
-    root = importlib.resources.files("nccl_triage")
-    with zipfile.ZipFile(made, "w") as archive:
-        archives.add_text(archive, "__main__.py", _MAIN)
-        archives.add_sources(archive, root, "nccl_triage")
-        archives.add_sources(archive, root / "doctor", "nccl_triage/doctor", below=True)
-        archives.add_sources(archive, root / "verify", "nccl_triage/verify")
-        archives.add_sources(archive, root / "verify" / "worker", "nccl_triage/verify/worker")
-    return made.getvalue()
+    return archives.program("doctor")
 
 
 #: Seconds for the probes of a node, and for an actor to start on one that is busy.

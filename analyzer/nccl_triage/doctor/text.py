@@ -64,13 +64,8 @@ WHY: dict[str, Text] = {
 
 
 def words(entry: Mapping[str, str]) -> tuple[Text, Text]:
-    """Return what could not be seen and why, in both languages; words of a later release are shown as they are."""
-    what, why = str(entry.get("what", "")), str(entry.get("why", ""))
-    try:
-        reason = wording.fill(WHY[why], entry)
-    except KeyError:
-        reason = {"en": why, "zh": why}
-    return WHAT.get(what, {"en": what, "zh": what}), reason
+    """Return what could not be seen and why, in both languages."""
+    return wording.unseen(WHAT, WHY, entry, entry)
 
 
 Document = Mapping[str, Any]

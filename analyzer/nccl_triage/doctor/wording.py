@@ -51,3 +51,15 @@ def fill(text: Text, values: Mapping[str, Any]) -> Text:
         ).strip()
         for language, part in text.items()
     }
+
+
+def unseen(
+    whats: Mapping[str, Text], whys: Mapping[str, Text], note: Mapping[str, Any], values: Mapping[str, Any]
+) -> tuple[Text, Text]:
+    """Return what could not be seen and why, by the tables of both; words of a later release are shown as they are."""
+    what, why = str(note.get("what", "")), str(note.get("why", ""))
+    try:
+        reason = fill(whys[why], values)
+    except KeyError:
+        reason = {"en": why, "zh": why}
+    return whats.get(what, {"en": what, "zh": what}), reason

@@ -20,7 +20,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from nccl_triage.hang.processes import HostProcess, JobRank, ancestors
+from nccl_triage.hang.processes import TICKS, HostProcess, JobRank, ancestors
 from nccl_triage.hang.stacks import Unseen, check_files
 from nccl_triage.verify.worker import ras
 
@@ -104,11 +104,15 @@ def _changed(path: Path, owner: int | None) -> float | None:
     return state.st_mtime if stat.S_ISREG(state.st_mode) and state.st_size and state.st_uid == owner else None
 
 
+def _booted() -> float:
+    """Return when this host began, in seconds of the epoch."""
+    return time.time() - float(Path("/proc/uptime").read_text(encoding="ascii").split()[0])
+
+
 def _began(process: HostProcess) -> float:
     """Return when a process began, in seconds of the epoch."""
     with contextlib.suppress(OSError, ValueError, IndexError):
-        up = float(Path("/proc/uptime").read_text(encoding="ascii").split()[0])
-        return time.time() - up + process.started / os.sysconf("SC_CLK_TCK")
+        return _booted() + process.started / TICKS
     return float("inf")
 
 
@@ -162,8 +166,8 @@ _STAMP = re.compile(r"\[ *(\d+\.\d+)\] ")
 
 def kernel_log(ranks: Sequence[JobRank]) -> str:
     """Return what the kernel has said since the job began, with the time of day; raises Unseen."""
-    since = min((one.process.started for one in ranks), default=0) / os.sysconf("SC_CLK_TCK") - _BEFORE
-    booted = time.time() - float(Path("/proc/uptime").read_text(encoding="ascii").split()[0])
+    since = min((one.process.started for one in ranks), default=0) / TICKS - _BEFORE
+    booted = _booted()
     lines = []
     for line in printed("dmesg", seconds=DMESG).splitlines():
         stamp = _STAMP.match(line)

@@ -8,8 +8,6 @@ from __future__ import annotations
 
 import base64
 import contextlib
-import importlib.resources
-import io
 import json
 import os
 import select
@@ -18,7 +16,6 @@ import subprocess
 import sys
 import tempfile
 import time
-import zipfile
 import zlib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -34,7 +31,6 @@ from nccl_triage.verify.collective_run import HostPlace
 from nccl_triage.verify.launchers import bundle
 from nccl_triage.verify.launchers.processes import ProcessLink
 
-_MAIN = "import sys\nfrom nccl_triage.hang.collect import main\nsys.exit(main())\n"
 #: Bytes that one host may send, and the seconds to reach it.
 MOST, REACH = 256 << 20, 30.0
 #: Bytes of what was added to a log that are looked at.
@@ -46,16 +42,7 @@ Answers = list[dict[str, Any]]
 
 def program() -> bytes:
     """Return the archive: ``python ARCHIVE WISH`` prints what its host shows."""
-    made = io.BytesIO()
-    root = importlib.resources.files("nccl_triage")
-    with zipfile.ZipFile(made, "w") as archive:
-        archives.add_text(archive, "__main__.py", _MAIN)
-        for folder in ("", "hang", "verify", "verify/worker"):
-            inner = root
-            for part in folder.split("/") if folder else ():
-                inner = inner / part
-            archives.add_sources(archive, inner, f"nccl_triage/{folder}".rstrip("/"))
-    return made.getvalue()
+    return archives.program("hang")
 
 
 @dataclass(slots=True)

@@ -15,6 +15,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+#: Clock ticks of a second, in which /proc counts.
+TICKS = os.sysconf("SC_CLK_TCK")
 #: Variables of a rank, of the number of ranks and of the rank on its host, by launcher. The first that is found counts.
 _LAUNCHERS = (
     ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE"),

@@ -17,14 +17,13 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from nccl_triage.hang.processes import HostProcess
+from nccl_triage.hang.processes import TICKS, HostProcess
 
 #: Seconds that one dump may take, and tries: a stack may be torn while a process runs.
 DUMP, TRIES = 10.0, 2
 #: Characters of a dump at most.
 _MOST = 1 << 20
 _GPU = re.compile(r"/dev/(?:nvidia\d|kfd$|davinci\d)")
-_TICKS = os.sysconf("SC_CLK_TCK")
 
 
 class Unseen(Exception):
@@ -118,7 +117,7 @@ def state(process: HostProcess) -> dict[str, Any] | None:
     letters = [part[0] for part in threads if part]
     told: dict[str, Any] = {
         "state": fields[0],
-        "cpu_seconds": round((int(fields[11]) + int(fields[12])) / _TICKS, 2),
+        "cpu_seconds": round((int(fields[11]) + int(fields[12])) / TICKS, 2),
         "gpu": _has_gpu(folder),
         "threads": {letter: letters.count(letter) for letter in sorted(set(letters))},
     }

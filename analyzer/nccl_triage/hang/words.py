@@ -68,11 +68,7 @@ WHY: dict[str, Text] = {
 
 
 def said(note: Mapping[str, Any], lang: str) -> str:
-    """Return what could not be taken and why; words of a later release are shown as they are."""
-    what, why = str(note.get("what", "")), str(note.get("why", ""))
+    """Return what could not be taken and why."""
     values = note.get("values")
-    try:
-        reason = wording.fill(WHY[why], values if isinstance(values, dict) else {})[lang]
-    except KeyError:
-        reason = why
-    return f"{WHAT.get(what, {'en': what, 'zh': what})[lang]}: {reason}"
+    what, why = wording.unseen(WHAT, WHY, note, values if isinstance(values, dict) else {})
+    return f"{what[lang]}: {why[lang]}"

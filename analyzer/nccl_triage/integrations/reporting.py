@@ -36,11 +36,6 @@ _LOOK = 0.2
 #: Endings of a log in one file, which the job may not have begun.
 _LOGS = (".log", ".txt", ".out", ".err")
 _RANK = ("RANK", "OMPI_COMM_WORLD_RANK", "PMI_RANK", "SLURM_PROCID")
-#: Python's start of the child: the folder of the job is none of the places where modules are looked for.
-_START = (
-    "import sys; sys.path[:] = [*filter(None, sys.path), sys.argv.pop(1)]; "
-    "from nccl_triage.integrations.child import main; main()"
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,10 +165,9 @@ class Reporting:
         }
         from nccl_triage.verify.worker import safe_path
 
-        above = str(Path(__file__).parents[2])
         try:
             child = self._child = subprocess.Popen(
-                [sys.executable, "-c", _START, above, json.dumps(order)],
+                safe_path.command("nccl_triage.integrations.child", json.dumps(order)),
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.DEVNULL,

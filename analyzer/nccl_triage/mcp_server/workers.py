@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
-import sys
 from contextlib import suppress
-from pathlib import Path
 from typing import Any
 
 from nccl_triage import interrupts
@@ -17,12 +15,8 @@ from nccl_triage.verify.worker import safe_path
 MOST_BYTES = 128 << 20
 #: Seconds that the server waits longer than the child has: for its start, and until its own alarm.
 BEYOND = 20.0
-#: What the child runs. Modules of the current folder, which may be another's, stay out.
-_WORK = (
-    "import sys; sys.path[:] = [*filter(None, sys.path), sys.argv.pop(1)]; "
-    "from nccl_triage.mcp_server import work; work.main()"
-)
-_ABOVE = str(Path(__file__).parents[2])
+#: What the child runs.
+_COMMAND = safe_path.command("nccl_triage.mcp_server.work")
 
 
 class WorkerLimits:
@@ -57,10 +51,7 @@ class WorkerLimits:
 
         # The child's own session: Ctrl-C does not reach it, and its helpers end with it.
         process = await anyio.open_process(
-            [sys.executable, "-c", _WORK, _ABOVE],
-            stderr=None,
-            env=safe_path.environment(os.environ),
-            start_new_session=True,
+            _COMMAND, stderr=None, env=safe_path.environment(os.environ), start_new_session=True
         )
         self._running.add(process.pid)
         try:

@@ -145,6 +145,12 @@ def restart_text(document: Document, lang: Lang) -> str:
     return word(f"decision_{found['decision']}", lang).format(hosts=hosts) if found.get("decision") else ""
 
 
+def restart_in_full(document: Document, lang: Lang) -> str:
+    """Return the decision on a restart with its whole reason."""
+    told = (restart_text(document, lang), pick(document.get("restart") or {}, "why", lang))
+    return word("colon", lang).join(filter(None, told))
+
+
 def restart_line(document: Document, lang: Lang) -> str:
     """Return the decision and what tells most beside it: how often the same cause came back, else the reason."""
     found = document.get("restart") or {}

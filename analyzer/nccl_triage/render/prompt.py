@@ -118,8 +118,7 @@ def _made(document: Document, size: DigestSize, lang: Lang) -> _Digest:
         _cause(digest, document, diagnoses[0])
     digest.say("outcome", overview.outcome_text(document, lang))
     digest.say("consequences", consequence_phrase(document, lang))
-    told = [phrases.restart_text(document, lang), pick(document.get("restart") or {}, "why", lang)]
-    digest.say("restart_word", word("colon", lang).join(part for part in told if part))
+    digest.say("restart_word", phrases.restart_in_full(document, lang))
     for entry in (document.get("recurrence") or [])[:2]:
         digest.say("history", pick(entry, "says", lang))
     job = overview.job_line(document)

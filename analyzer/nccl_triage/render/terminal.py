@@ -275,8 +275,7 @@ def _detailed(page: TextPage, document: Document) -> None:
         _seen(page, document)
     else:
         _detailed_unknown(page, document)
-    told = [phrases.restart_text(document, lang), pick(document.get("restart") or {}, "why", lang)]
-    page.say(2, word("restart_word", lang), word("colon", lang).join(filter(None, told)))
+    page.say(2, word("restart_word", lang), phrases.restart_in_full(document, lang))
     page.say(2, word("foreign", lang), phrases.foreign_rules_note(document, lang), fg="yellow")
     _recurrence(page, document)
     _runs(page, document)

@@ -11,6 +11,15 @@ import os
 import sys
 from collections.abc import Mapping
 
+_START = "import sys; sys.path[:] = [*filter(None, sys.path), sys.argv.pop(1)]; from {module} import main; main()"
+
+
+def command(module: str, *words: str) -> list[str]:
+    """Return the command that calls ``main`` of a module of ours with arguments; it is started in ``environment``."""
+    from pathlib import Path  # whoever starts others has imported it long ago
+
+    return [sys.executable, "-c", _START.format(module=module), str(Path(__file__).parents[3]), *words]
+
 
 def apply() -> None:
     """Take the current folder from where this process and its children look for modules."""
