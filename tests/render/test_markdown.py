@@ -87,3 +87,11 @@ def test_start_cost_urgency_and_what_was_not_seen_are_told():
 def test_what_no_line_tells_is_left_out():
     text = markdown.render(diagnosed(), "en")
     assert "Started" not in text and "Missing information" not in text
+
+
+@pytest.mark.parametrize("given", [diagnosed, unknown])
+def test_whether_to_restart_is_told_and_host_names_are_no_markup(given):
+    restart = {"decision": "exclude_then_restart", "exclude": ["gn<b>07"], "why": "Its GPU is lost."}
+    text = markdown.render({**given(), "restart": restart}, "en")
+    assert r"**Restart:** Restart without gn\<b\>07: Its GPU is lost." in text
+    assert "**Restart:**" not in markdown.render(given(), "en")

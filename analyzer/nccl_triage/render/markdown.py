@@ -88,6 +88,12 @@ def _incident(document: Document, lang: Lang) -> list[str]:
     return [line for key, text in rows if text for line in (f"{_bold(key, lang)} {plain(text)}", "")]
 
 
+def _restart(document: Document, lang: Lang) -> list[str]:
+    """Return whether the job should be started again, where that was decided."""
+    told = phrases.restart_in_full(document, lang)
+    return [f"{_bold('restart_word', lang)} {plain(told)}", ""] if told else []
+
+
 def _not_seen(document: Document, lang: Lang) -> list[str]:
     """Return what the record lacks, and how to have it next time."""
     items = document.get("not_seen") or []
@@ -137,6 +143,7 @@ def _best(document: Document, best: Mapping[str, Any], lang: Lang) -> list[str]:
         lines += [f"{_bold('culprit', lang)} {name}{': ' if why else ''}{why}", ""]
     lines += _recurrence(document, lang)
     lines += _incident(document, lang)
+    lines += _restart(document, lang)
     outcome = verification_text(best, lang)
     shown = plain(outcome or word("not_verified", lang))
     lines += [f"{_bold('verification', lang)} {shown}", "", plain(pick(best, "explanation", lang)), ""]
@@ -309,6 +316,7 @@ def render(document: Document, lang: Lang) -> str:
         lines += [f"{_bold('verdict', lang)} {word('healthy', lang)}", ""]
     else:
         lines += [f"{_bold('root_cause', lang)} {word('unknown', lang)}: {plain(unknown_text(document, lang))}", ""]
+        lines += _restart(document, lang)
         lines += _rivals(diagnoses, lang, "possible_causes")
     if document.get("verdict") != "healthy" and diagnoses:
         lines += _verification(document, lang)
