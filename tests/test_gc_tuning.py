@@ -12,12 +12,14 @@ from nccl_triage import gc_tuning
 
 @pytest.fixture(autouse=True)
 def _as_before() -> Iterator[None]:
-    threshold, collects = gc.get_threshold(), gc.isenabled()
+    threshold, collects, frozen = gc.get_threshold(), gc.isenabled(), gc.get_freeze_count()
     gc.set_threshold(700, 10, 10)  # another test may have made this process one of ours
     gc.enable()
     yield
     gc.set_threshold(*threshold)
     gc.unfreeze()
+    if frozen:  # what was made for the tests themselves
+        gc.freeze()
     (gc.enable if collects else gc.disable)()
 
 

@@ -33,7 +33,7 @@ signatures:
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A folder that was unpacked, with a log, rules and a configuration of its own; the current folder."""
     for name in list(os.environ):
-        if name.startswith(("NCCL_TRIAGE_", "XDG_", "LANG", "LC_")):
+        if name.startswith(("NCCL_TRIAGE_", "XDG_", "LANG", "LC_")) and name != "XDG_CACHE_HOME":
             monkeypatch.delenv(name)
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
     monkeypatch.setenv("NCCL_TRIAGE_HISTORY", "off")

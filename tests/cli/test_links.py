@@ -187,6 +187,6 @@ def test_without_a_display_open_says_where_the_report_is(tmp_path: Path) -> None
 
 def test_open_leaves_nothing_where_there_is_nothing_to_read(tmp_path: Path) -> None:
     env = {**environment(), **PLAIN, "TMPDIR": str(tmp_path)}
-    words = [sys.executable, "-m", "nccl_triage", "/nowhere", "--open"]
+    words = [sys.executable, "-m", "nccl_triage", str(tmp_path / "none"), "--open"]
     assert subprocess.run(words, env=env, capture_output=True, check=False).returncode == 2
     assert list(tmp_path.iterdir()) == []

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import math
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
@@ -47,7 +48,7 @@ class Written:
     @property
     def per_host(self) -> int:
         """The most ranks on one host."""
-        return max(sum(slot.place == place for slot in self.run.slots) for place in self.run.places)
+        return max(Counter(slot.place for slot in self.run.slots).values())
 
     @property
     def seconds(self) -> float:
