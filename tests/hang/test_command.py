@@ -18,7 +18,7 @@ pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
 HOOK = """#!/bin/sh
 echo "$0 $@" >> "{asked}"
 case "$(basename "$0")" in
-squeue) echo "gn[01-02]" ;;
+squeue) echo "{job}|{job}|RUNNING|{user}|gn[01-02]" ;;
 scontrol) printf 'gn01\\ngn02\\n' ;;
 srun)
     while [ "${{1#--}}" != "$1" ]; do last=$1; shift; done
@@ -90,11 +90,11 @@ def test_a_host_behind_a_command_gets_the_program_and_sends_its_evidence(tmp_pat
 def test_every_node_of_a_slurm_job_is_asked(tmp_path: Path) -> None:
     tools, asked = tmp_path / "bin", tmp_path / "asked"
     tools.mkdir()
+    job = str(900_000_000 + os.getpid())
     for name in ("squeue", "scontrol", "srun"):
-        (tools / name).write_text(HOOK.format(asked=asked), "utf-8")
+        (tools / name).write_text(HOOK.format(asked=asked, job=job, user=os.geteuid()), "utf-8")
         (tools / name).chmod(0o755)
     environment = {**os.environ, "PYTHONPATH": str(ROOT / "analyzer"), "PATH": f"{tools}:{os.environ['PATH']}"}
-    job = str(900_000_000 + os.getpid())
     with sleeping_ranks(tmp_path, [0, 1], SLURM_JOB_ID=job, MASTER_PORT="1004", WORLD_SIZE="4") as pids:
         result = hang("--slurm", job, "--wait", "0", "--out", "out", folder=tmp_path, environment=environment)
     assert result.returncode == 0, result.stderr
