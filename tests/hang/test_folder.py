@@ -14,7 +14,7 @@ import pytest
 from nccl_triage import diagnose
 from nccl_triage.errors import OutputError
 from nccl_triage.hang import folder
-from nccl_triage.hang.hosts import HostReply, new_ranks, once_each
+from nccl_triage.hang.hosts import HostReply, new_ranks, once_each, without_launchers
 
 SECRET = "hf_abcdefghijklmnopqrstuvwxyzABCDEFGH"
 
@@ -178,3 +178,17 @@ def test_a_rank_that_a_host_sees_in_its_container_counts_once() -> None:
     elsewhere = reply("gn02", identity=["other", "pid:[1]"], jobs={"a": [rank(1, 11)]})
     replies = {0: outside, 1: inside, 2: elsewhere}
     assert [sorted(new_ranks(replies, index)) for index in replies] == [["a"], ["b"], ["a"]]
+
+
+def test_of_one_allocation_what_is_known_best_as_ranks_counts() -> None:
+    def task(**variables: str) -> dict[int, list[dict[str, Any]]]:
+        return {0: [rank(0, 11, by="SLURM_PROCID", variables={"SLURM_JOB_ID": "77", **variables})]}
+
+    batch, agent = task(), task(SLURM_STEP_ID="0")
+    ranks = {1: [rank(4, 12, by="RANK", variables={"SLURM_JOB_ID": "77"})]}
+    other = {0: [rank(0, 13, by="RANK", variables={})]}
+    assert without_launchers({"batch": batch, "agent": agent}) == {"agent": agent}
+    assert without_launchers({"batch": batch, "agent": agent, "ranks": ranks, "other": other}) == {
+        "ranks": ranks,
+        "other": other,
+    }
