@@ -129,6 +129,8 @@ def test_ras_is_asked_at_the_address_of_the_job() -> None:
 
 KERNEL = """[    1.000000] Command line: quiet
 [{now:.6f}] NVRM: Xid (PCI:0000:3b:00): 79, GPU has fallen off the bus.
+[{before:.6f}] NVRM: Xid (PCI:0000:3b:00): 48, double bit ECC error
+[{before:.6f}] earlier[4241]: segfault at 0 ip 00007f10a2b3c4d5 sp 00007ffd1a2b3c40 error 6 in libc.so.6[7f10a2b30000+1a000]
 [{now:.6f}] python3[4242]: segfault at 0 ip 00007f10a2b3c4d5 sp 00007ffd1a2b3c40 error 6 in libc.so.6[7f10a2b30000+1a000]
 [{now:.6f}] traps: python3[4243] general protection fault ip:7f1 sp:7ff error:0
 [{now:.6f}] pt_data_worker[4244]: segfault at 0 ip 00007f10a2b3c4d5 sp 00007ffd1a2b3c40 error 6 in libc.so.6[7f10a2b30000+1a000]
@@ -150,12 +152,14 @@ def test_a_crash_is_none_of_the_ranks_that_are_all_there(
 ) -> None:
     """Other users' programs crash on this host, too. The kernel's own log is not for tests to write to."""
     now = float(Path("/proc/uptime").read_text().split()[0])
-    (tmp_path / "log").write_text(KERNEL.format(now=now))
+    process = this_process()
+    before = process.started / os.sysconf("SC_CLK_TCK") - 5
+    (tmp_path / "log").write_text(KERNEL.format(now=now, before=before))
     (tmp_path / "dmesg").write_text(f"#!/bin/sh\ncat {tmp_path}/log\n")
     (tmp_path / "dmesg").chmod(0o755)
     monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
-    told = evidence.kernel_log([JobRank(this_process(), 3, **of_host)])  # type: ignore[arg-type]
-    assert "Xid" in told and "Command line" not in told
+    told = evidence.kernel_log([JobRank(process, 3, **of_host)])  # type: ignore[arg-type]
+    assert told.count("Xid") == 2 and "Command line" not in told and "earlier" not in told
     assert [name for name in ("python3", "traps", "pt_data_worker") if name in told] == crashed
 
 

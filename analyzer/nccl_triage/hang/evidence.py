@@ -169,17 +169,18 @@ _CRASH = re.compile(r"(?:traps: )?(?!pt_)[^\s\[\]]{1,64}\[\d+\]:? (?:segfault at
 def kernel_log(ranks: Sequence[JobRank]) -> str:
     """Return what the kernel has said since the job began, with the time of day; raises Unseen.
 
-    Where every rank that was started here is still there, a process that crashed was none of them.
+    Where every rank that was started here is still there, a process that crashed was none of them; nor was one before.
     """
     all_there = _all_there(ranks)
-    since = min((one.process.started for one in ranks), default=0) / TICKS - _BEFORE
+    began = min((one.process.started for one in ranks), default=0) / TICKS
     booted = _booted()
     lines = []
     for line in printed("dmesg", seconds=DMESG).splitlines():
         stamp = _STAMP.match(line)
-        if stamp is None or (all_there and _CRASH.match(line, stamp.end())):
+        if stamp is None:
             continue
-        if float(stamp[1]) >= since:
+        is_crash = _CRASH.match(line, stamp.end()) is not None
+        if not (is_crash and all_there) and float(stamp[1]) >= began - (0.0 if is_crash else _BEFORE):
             lines.append(f"[{time.ctime(booted + float(stamp[1]))}] {line[stamp.end() :]}")
     return "\n".join(lines) + "\n" if lines else ""
 

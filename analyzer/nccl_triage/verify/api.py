@@ -98,7 +98,8 @@ def _refuse_twice(names: Sequence[str]) -> None:
     """Raise UsageError where two places are one host."""
     if len(set(names)) < len(names):
         raise UsageError(
-            "--host names a host twice", remedy="name each host once; --ranks-per-host of verify and preflight starts several ranks on one"
+            "--host names a host twice",
+            remedy="name each host once; --ranks-per-host of verify and preflight starts several ranks on one",
         )
 
 
