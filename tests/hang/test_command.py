@@ -9,8 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from nccl_triage.errors import UsageError
 from nccl_triage.hang import collect
-from nccl_triage.hang.hosts import CommandHosts
+from nccl_triage.hang.hosts import CommandHosts, slurm_job
 from nccl_triage.verify.collective_run import HostPlace
 from tests.hang.hanging import ROOT, WORK, hang, sleeping_ranks
 
@@ -18,7 +19,7 @@ pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
 HOOK = """#!/bin/sh
 echo "$0 $@" >> "{asked}"
 case "$(basename "$0")" in
-squeue) echo "gn[01-02]" ;;
+squeue) echo "{job}|{job}|RUNNING|{user}|gn[01-02]" ;;
 scontrol) printf 'gn01\\ngn02\\n' ;;
 srun)
     while [ "${{1#--}}" != "$1" ]; do last=$1; shift; done
@@ -90,11 +91,11 @@ def test_a_host_behind_a_command_gets_the_program_and_sends_its_evidence(tmp_pat
 def test_every_node_of_a_slurm_job_is_asked(tmp_path: Path) -> None:
     tools, asked = tmp_path / "bin", tmp_path / "asked"
     tools.mkdir()
+    job = str(900_000_000 + os.getpid())
     for name in ("squeue", "scontrol", "srun"):
-        (tools / name).write_text(HOOK.format(asked=asked), "utf-8")
+        (tools / name).write_text(HOOK.format(asked=asked, job=job, user=os.geteuid()), "utf-8")
         (tools / name).chmod(0o755)
     environment = {**os.environ, "PYTHONPATH": str(ROOT / "analyzer"), "PATH": f"{tools}:{os.environ['PATH']}"}
-    job = str(900_000_000 + os.getpid())
     with sleeping_ranks(tmp_path, [0, 1], SLURM_JOB_ID=job, MASTER_PORT="1004", WORLD_SIZE="4") as pids:
         result = hang("--slurm", job, "--wait", "0", "--out", "out", folder=tmp_path, environment=environment)
     assert result.returncode == 0, result.stderr
@@ -105,3 +106,35 @@ def test_every_node_of_a_slurm_job_is_asked(tmp_path: Path) -> None:
     steps = [line for line in asked.read_text("utf-8").splitlines() if "/srun " in line]
     assert len(steps) == 3, "two to find the processes, and one to the node that has some"
     assert all(f"--jobid={job} --overlap --nodes=1 --ntasks=1" in line for line in steps)
+
+
+@pytest.mark.parametrize(
+    ("asked", "told", "said"),
+    [
+        ("7", "7|7_[0-1]|PENDING|{user}|", "Slurm job 7 does not run: it is PENDING"),
+        ("7", "9|7_1|RUNNING|{user}|gn01\n8|7_0|RUNNING|{user}|gn01", "Slurm job 7 is an array of which 2 tasks run"),
+        ("7_1", "9|7_1|RUNNING|{user}|gn01", "--jobid=9"),
+        ("7", "7|7+0|RUNNING|{user}|gn01\n8|7+1|RUNNING|{user}|gn02", "--jobid=7 --het-group=0"),
+        ("7", "7|7|RUNNING|4294967290|gn01", "Slurm job 7 belongs to 4294967290"),
+        ("7", "", "Slurm does not know job 7"),
+        ("7;reboot", "", "expected a job, a task of an array or a step"),
+        ("--users=x", "", "expected a job, a task of an array or a step"),
+    ],
+)
+def test_what_squeue_prints_decides(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, asked: str, told: str, said: str
+) -> None:
+    (tmp_path / "squeue").write_text(f"#!/bin/sh\ncat <<'E'\n{told.format(user=os.geteuid())}\nE\n", "utf-8")
+    (tmp_path / "scontrol").write_text('#!/bin/sh\necho "$3"\n', "utf-8")
+    for path in tmp_path.iterdir():
+        path.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    monkeypatch.setenv("SLURM_JOB_ID", "1")
+    monkeypatch.setenv("SLURM_CONF", "/etc/slurm/other.conf")
+    if not said.startswith("--jobid"):
+        with pytest.raises(UsageError, match=said):
+            slurm_job(asked)
+        return
+    command = " ".join(slurm_job(asked).places[0].command)
+    assert said in command
+    assert "-u SLURM_JOB_ID" in command and "-u SLURM_CONF" not in command

@@ -127,6 +127,42 @@ def test_ras_is_asked_at_the_address_of_the_job() -> None:
         evidence.ask_ras([JobRank(this_process(NCCL_RAS_ADDR=f"localhost:{port}"))])
 
 
+KERNEL = """[    1.000000] Command line: quiet
+[{now:.6f}] NVRM: Xid (PCI:0000:3b:00): 79, GPU has fallen off the bus.
+[{before:.6f}] NVRM: Xid (PCI:0000:3b:00): 48, double bit ECC error
+[{before:.6f}] earlier[4241]: segfault at 0 ip 00007f10a2b3c4d5 sp 00007ffd1a2b3c40 error 6 in libc.so.6[7f10a2b30000+1a000]
+[{now:.6f}] python3[4242]: segfault at 0 ip 00007f10a2b3c4d5 sp 00007ffd1a2b3c40 error 6 in libc.so.6[7f10a2b30000+1a000]
+[{now:.6f}] traps: python3[4243] general protection fault ip:7f1 sp:7ff error:0
+[{now:.6f}] pt_data_worker[4244]: segfault at 0 ip 00007f10a2b3c4d5 sp 00007ffd1a2b3c40 error 6 in libc.so.6[7f10a2b30000+1a000]
+"""
+
+
+@pytest.mark.parametrize(
+    ("of_host", "crashed"),
+    [
+        ({"here": 1}, ["pt_data_worker"]),
+        ({"here": 2}, ["python3", "traps", "pt_data_worker"]),
+        ({"beside": [3]}, ["pt_data_worker"]),
+        ({"beside": [3, 4]}, ["python3", "traps", "pt_data_worker"]),
+        ({}, ["python3", "traps", "pt_data_worker"]),
+    ],
+)
+def test_a_crash_is_none_of_the_ranks_that_are_all_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, of_host: dict[str, object], crashed: list[str]
+) -> None:
+    """Other users' programs crash on this host, too. The kernel's own log is not for tests to write to."""
+    now = float(Path("/proc/uptime").read_text().split()[0])
+    process = this_process()
+    before = process.started / os.sysconf("SC_CLK_TCK") - 5
+    (tmp_path / "log").write_text(KERNEL.format(now=now, before=before))
+    (tmp_path / "dmesg").write_text(f"#!/bin/sh\ncat {tmp_path}/log\n")
+    (tmp_path / "dmesg").chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    told = evidence.kernel_log([JobRank(process, 3, **of_host)])  # type: ignore[arg-type]
+    assert told.count("Xid") == 2 and "Command line" not in told and "earlier" not in told
+    assert [name for name in ("python3", "traps", "pt_data_worker") if name in told] == crashed
+
+
 def test_connections_show_what_waits_in_them() -> None:
     with socket.create_server(("127.0.0.1", 0)) as server, socket.create_connection(server.getsockname()) as near:
         far, _ = server.accept()

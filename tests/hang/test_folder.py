@@ -14,7 +14,7 @@ import pytest
 from nccl_triage import diagnose
 from nccl_triage.errors import OutputError
 from nccl_triage.hang import folder
-from nccl_triage.hang.hosts import HostReply, new_ranks, once_each
+from nccl_triage.hang.hosts import HostReply, new_ranks, once_each, without_launchers
 
 SECRET = "hf_abcdefghijklmnopqrstuvwxyzABCDEFGH"
 
@@ -43,11 +43,11 @@ def sent(host: HostReply, name: str, data: bytes) -> None:
         host.take({"answer": "file", "name": name, "data": base64.b64encode(zlib.compress(piece)).decode()})
 
 
-def written(place: Path, *hosts: tuple[HostReply, list[dict[str, Any]]]) -> dict[str, Any]:
+def written(place: Path, *hosts: tuple[HostReply, list[dict[str, Any]]], whole: bool = False) -> dict[str, Any]:
     """Write the folder and return its manifest."""
     folder.name_hosts([one for one, _ in hosts])
     folder.create(place)
-    return folder.write(place, "gn01:29500", hosts)
+    return folder.write(place, "gn01:29500", hosts, whole=whole)
 
 
 def test_files_are_private_masked_and_inside(tmp_path: Path) -> None:
@@ -99,12 +99,42 @@ def test_ranks_without_a_process_and_ranks_elsewhere(tmp_path: Path) -> None:
     assert folder.notes(made, [host, silent], "en") == [
         "rank 2 has no process on gn01 any more",
         "gn02 did not answer: no answer",
+        "rank 4-7 has no process on any host that answered",
+    ]
+    silent.problem = None
+    made = written(tmp_path / "some", (host, [rank(0, 11), rank(1, 12), rank(3, 14)]))
+    assert folder.notes(made, [host], "en")[1:] == [
         "rank 4-7 was on no host that was asked; name the other hosts with --host, --slurm or --ray",
     ]
     document = diagnose(tmp_path / "out").to_dict()
     assert document["headline"].startswith("Possibly: Rank 2 on gn01 crashed: ")
     assert document["diagnoses"][0]["cause"] == "process-crashed"
     assert [one["rank"] for one in document["diagnoses"][0]["culprits"]] == [2]
+
+
+def test_what_slurm_started_on_a_host_is_known_in_any_order(tmp_path: Path) -> None:
+    ranks = [rank(0, 11, host_ranks=[0, 2, 4]), rank(4, 12, host_ranks=[0, 2, 4])]
+    made = written(tmp_path / "out", (reply(), ranks))
+    assert made["hosts"][0]["without_process"] == [2]
+    assert made["missing_ranks"] == [1, 2, 3, 5, 6, 7]
+
+
+def test_what_is_nowhere_was_on_the_only_host_without_ranks(tmp_path: Path) -> None:
+    ranks = [rank(number, 10 + number) for number in range(4)]
+    hosts: list[tuple[HostReply, list[dict[str, Any]]]] = [(reply(), ranks), (reply("gn02"), [])]
+    assert written(tmp_path / "whole", *hosts, whole=True)["hosts"][1]["without_process"] == [4, 5, 6, 7]
+    assert written(tmp_path / "some", *hosts)["hosts"][1]["without_process"] == []
+    silent = HostReply("gn03", problem="no answer")
+    three = written(tmp_path / "silent", *hosts, (silent, []), whole=True)
+    assert [host["without_process"] for host in three["hosts"]] == [[], [], []]
+
+
+def test_a_host_that_stops_answering_is_told_from_one_that_never_did(tmp_path: Path) -> None:
+    host = reply()
+    host.take({"answer": "sample", "pid": 11, "stacks": "Process 11: python train.py\n", "state": "S"})
+    host.problem = "Connection closed"
+    made = written(tmp_path / "out", (host, [rank(0, 11, world_size=1, local_world_size=1)]))
+    assert folder.notes(made, [host], "en") == ["gn01 stopped answering: Connection closed"]
 
 
 def test_what_was_not_taken_is_said_once(tmp_path: Path) -> None:
@@ -134,7 +164,7 @@ def test_what_was_not_taken_is_said_once(tmp_path: Path) -> None:
 def test_an_answer_of_another_form_is_passed_over(answer: dict[str, Any]) -> None:
     host = HostReply("gn01")
     host.take(answer)
-    assert not host.has_spoken
+    assert host == HostReply("gn01")
 
 
 def test_a_host_under_two_names_counts_once() -> None:
@@ -148,3 +178,17 @@ def test_a_rank_that_a_host_sees_in_its_container_counts_once() -> None:
     elsewhere = reply("gn02", identity=["other", "pid:[1]"], jobs={"a": [rank(1, 11)]})
     replies = {0: outside, 1: inside, 2: elsewhere}
     assert [sorted(new_ranks(replies, index)) for index in replies] == [["a"], ["b"], ["a"]]
+
+
+def test_of_one_allocation_what_is_known_best_as_ranks_counts() -> None:
+    def task(**variables: str) -> dict[int, list[dict[str, Any]]]:
+        return {0: [rank(0, 11, by="SLURM_PROCID", variables={"SLURM_JOB_ID": "77", **variables})]}
+
+    batch, agent = task(), task(SLURM_STEP_ID="0")
+    ranks = {1: [rank(4, 12, by="RANK", variables={"SLURM_JOB_ID": "77"})]}
+    other = {0: [rank(0, 13, by="RANK", variables={})]}
+    assert without_launchers({"batch": batch, "agent": agent}) == {"agent": agent}
+    assert without_launchers({"batch": batch, "agent": agent, "ranks": ranks, "other": other}) == {
+        "ranks": ranks,
+        "other": other,
+    }

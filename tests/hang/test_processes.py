@@ -50,6 +50,21 @@ def test_tasks_of_slurm_are_ranks_where_nothing_else_numbers_them() -> None:
     assert shown(processes) == {"Slurm job 77": {5: 11}}
 
 
+def test_the_batch_script_and_other_steps_are_other_jobs() -> None:
+    job = {"SLURM_JOB_ID": "77", "SLURM_NTASKS": "4", "SLURM_LOCALID": "0"}
+    step = {**job, "SLURM_STEP_ID": "0", "SLURM_GTIDS": "1,3"}
+    processes = table(
+        (10, 1, "python monitor.py", {**job, "SLURM_PROCID": "0", "SLURM_GTIDS": "0"}),
+        (11, 1, "python train.py", {**step, "SLURM_PROCID": "1"}),
+        (12, 1, "python train.py", {**step, "SLURM_PROCID": "3", "SLURM_LOCALID": "1"}),
+        (13, 1, "python", {**step, "SLURM_STEP_ID": "7", "SLURM_PROCID": "0"}),
+    )
+    assert shown(processes) == {"Slurm job 77": {0: 10}, "Slurm job 77.0": {1: 11, 3: 12}, "Slurm job 77.7": {0: 13}}
+    found = jobs(processes)
+    assert [(one.world, one.beside) for one in found["Slurm job 77.0"]] == [(4, [1, 3])] * 2
+    assert found["Slurm job 77"][0].world is None, "how many tasks its steps will have says nothing of it"
+
+
 def test_programs_that_are_no_python_are_ranks_of_mpi() -> None:
     mpi = {"OMPI_COMM_WORLD_SIZE": "2", "PMIX_NAMESPACE": "prte-9@1"}
     first = {**mpi, "OMPI_COMM_WORLD_RANK": "0", "OMPI_COMM_WORLD_LOCAL_RANK": "0"}

@@ -48,7 +48,11 @@ Examples:
     callback=launching.typed_commands,
     help="Another host of the job, reached with ssh NAME or with COMMAND (repeatable).",
 )
-@click.option("--slurm", metavar="JOBID", help="Look on every node of this Slurm job, with srun --overlap.")
+@click.option(
+    "--slurm",
+    metavar="JOBID",
+    help="Look on every node of this Slurm job (4711, 4711_3 or 4711.0), with srun --overlap.",
+)
 @click.option("--ray", "on_ray", is_flag=True, help="Look on every node of the job's Ray cluster.")
 @click.option("--ray-address", metavar="ADDRESS", help="Address of the Ray cluster (default: auto); implies --ray.")
 @click.option("--python", metavar="PATH", help="Python on the other hosts (default: the path of this one).")
@@ -110,8 +114,8 @@ def command(
     finally:
         reach.close()
     hosts = [(reply, ranks.get(index, [])) for index, reply in replies.items()]
-    made = folder.write(place, job, hosts, _advanced(list(replies.values()), rules_dirs))
-    for note in folder.notes(made, list(replies.values()), wish.lang)[:MOST_NOTES]:
+    made = folder.write(place, job, hosts, _advanced(list(replies.values()), rules_dirs), reach.whole)
+    for note in folder.notes(made, list(replies.values()), wish.lang, reach.whole)[:MOST_NOTES]:
         wish.say({"en": note, "zh": note})
     document = _diagnosed(place, rules_dirs, model_name, wish)
     output.deliver(document, wish)
@@ -132,7 +136,14 @@ def _reach(given: dict[str, Any]) -> Reach:
     if on_ray:
         return hosts.RayHosts(given["ray_address"])
     if given["slurm"] is not None:
-        return hosts.CommandHosts(hosts.slurm_places(given["slurm"]), given["python"])
+        if given["pids"]:
+            raise errors.UsageError(
+                "--pid and --slurm cannot be combined",
+                cause="--pid is a process of this host",
+                remedy="name a step of the job, as in --slurm 4711.0",
+            )
+        job = hosts.slurm_job(given["slurm"])
+        return hosts.CommandHosts(job.places, given["python"], job.wish())
     # The job may run here, too: this is the place where somebody looks for it.
     here = places_of(Settings()) if Path("/proc/self/stat").is_file() else ()
     places = [*here, *(places_of(Settings(hosts=given["hosts"])) if given["hosts"] else ())]
@@ -147,7 +158,7 @@ def _found(reach: Reach, given: dict[str, Any]) -> tuple[str, dict[int, HostRepl
     """Return the job, the replies of its hosts, and its ranks on each; raises UsageError when it is not clear which job."""
     from nccl_triage.hang import collect, folder, hosts
 
-    wish: dict[str, Any] = {"do": "find", "slurm": given["slurm"]}
+    wish: dict[str, Any] = {"do": "find", "slurm": reach.slurm}
     asked = {index: {**wish, "pids": given["pids"] if index == 0 else ()} for index in range(len(reach.names))}
     replies = reach.ask(asked, collect.FIND)
     jobs: dict[str, dict[int, list[dict[str, Any]]]] = {}
@@ -156,6 +167,7 @@ def _found(reach: Reach, given: dict[str, Any]) -> tuple[str, dict[int, HostRepl
         for job, ranks in hosts.new_ranks(replies, index).items():
             if reach.job in (None, job):
                 jobs.setdefault(job, {})[index] = ranks
+    jobs = hosts.without_launchers(jobs)
     here = {job: those for job, those in jobs.items() if 0 in those}
     # The processes that were named are here; and of several jobs, the one that is here is meant.
     if given["pids"] or (given["hosts"] and len(here) == 1):
@@ -163,7 +175,7 @@ def _found(reach: Reach, given: dict[str, Any]) -> tuple[str, dict[int, HostRepl
     if not jobs:
         raise _none(given, replies)
     if len(jobs) > 1:
-        raise _several(jobs)
+        raise _several(jobs, reach.slurm is not None)
     [(job, found)] = jobs.items()
     # A host that was named and shows nothing of the job is told of; this one may only be where somebody types.
     shown = {i: replies[i] for i in kept if i in found or i or replies[i].problem}
@@ -172,24 +184,39 @@ def _found(reach: Reach, given: dict[str, Any]) -> tuple[str, dict[int, HostRepl
 
 
 def _none(given: dict[str, Any], replies: dict[int, HostReply]) -> errors.UsageError:
-    problems = [f"{reply.name}: {reply.problem}" for reply in replies.values() if reply.problem]
+    alike: dict[str, list[str]] = {}
+    for reply in replies.values():
+        if reply.problem:
+            alike.setdefault(reply.problem, []).append(reply.name)
+    problems = [f"{', '.join(names)}: {why}" for why, names in alike.items()]
     if given["pids"] and not problems:
         return errors.UsageError(
             "there is no process {pids} of this user here",
             cause="only root sees what other users run",
             pids=", ".join(map(str, given["pids"])),
         )
+    if given["slurm"] is not None and not problems:
+        return errors.UsageError(
+            "no rank was found on the nodes of Slurm job {job}",
+            cause="no process of it has RANK, OMPI_COMM_WORLD_RANK, PMI_RANK or SLURM_PROCID",
+            remedy="look at its steps with: squeue --me --steps",
+            job=given["slurm"],
+        )
     return errors.UsageError(
         "no rank of a distributed job was found",
         cause="{problems}"
         if problems
         else "no process has RANK, OMPI_COMM_WORLD_RANK, PMI_RANK or SLURM_PROCID, or is a worker of Ray",
-        remedy="run this as the job's user on one of its hosts, or name a process of it with --pid",
+        remedy="run this as the job's user on one of its hosts, or name a process of it with --pid"
+        if not problems
+        else "check --python: it is the path of a Python on the nodes, 3.10 or later"
+        if given["slurm"] is not None
+        else "check that ssh reaches the hosts without asking for anything, and --python: the path of a Python there, 3.10 or later",
         problems="; ".join(problems),
     )
 
 
-def _several(jobs: dict[str, dict[int, list[dict[str, Any]]]]) -> errors.UsageError:
+def _several(jobs: dict[str, dict[int, list[dict[str, Any]]]], slurm: bool) -> errors.UsageError:
     from nccl_triage.redaction.secrets import mask_text
 
     told = []
@@ -200,7 +227,9 @@ def _several(jobs: dict[str, dict[int, list[dict[str, Any]]]]) -> errors.UsageEr
     return errors.UsageError(
         "{count} jobs were found",
         cause="{jobs}",
-        remedy="choose one with --pid and the number of one of its processes",
+        remedy="choose a step, as in --slurm 4711.0, or run this on its host with --pid and one of its processes"
+        if slurm
+        else "choose one with --pid and the number of one of its processes",
         count=len(jobs),
         jobs="; ".join(told),
     )
@@ -216,7 +245,7 @@ def _take(
     """Take the evidence on all hosts at once, into their replies."""
     from nccl_triage.hang import collect
 
-    needed = ("pid", "started", "rank", "local_rank", "world_size", "workers")
+    needed = ("pid", "started", "rank", "local_rank", "world_size", "local_world_size", "host_ranks", "workers")
     wishes = {
         index: {
             "do": "take",

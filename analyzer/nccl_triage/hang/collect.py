@@ -1,16 +1,19 @@
 """The program that runs on a host of the job: finds its processes, or takes their evidence, and prints JSON, one object a line.
 
-Its only argument is the wish: ``{"do": "find", "pids": [..], "slurm": ID}`` or ``{"do": "take", "ranks": [..], "wait": SECONDS,
-"signal": NAME}``, where the ranks are those that were found. Every kind of evidence has a thread and a deadline of its own: what
-hangs in the kernel is reported and left behind. Answers: ``found``, ``file`` (a piece of one: zlib, base64), ``grown``
-(bytes added to a log meanwhile), ``unseen``, ``sample``, ``done``.
+Its only argument, or the first line of its standard input, is the wish: ``{"do": "find", "pids": [..], "slurm": {"jobs": [..],
+"step": ID}}`` or ``{"do": "take", "ranks": [..], "wait": SECONDS, "signal": NAME}``, where the ranks are those that were found.
+Every kind of evidence has a thread and a deadline of its own: what hangs in the kernel is reported and left behind. Answers:
+``begun``, ``found``, ``file`` (a piece of one: zlib, base64), ``grown`` (bytes added to a log meanwhile), ``unseen``, ``sample``,
+``done``. When the standard input that brought the wish ends, nobody waits for the answers any more, and the program ends, too.
 """
 
 from __future__ import annotations
 
 import base64
+import contextlib
 import json
 import os
+import signal
 import sys
 import threading
 import time
@@ -18,7 +21,7 @@ import zlib
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 from nccl_triage.hang import evidence, processes, stacks
 from nccl_triage.hang.processes import HostProcess, JobRank
@@ -35,6 +38,8 @@ class _Output:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
+        # What a login shell has printed may have no end of line.
+        sys.stdout.buffer.write(b"\n")
 
     def say(self, answer: str, **values: Any) -> None:
         data = json.dumps({"answer": answer, **values}).encode() + b"\n"
@@ -49,15 +54,35 @@ class _Output:
 
 
 def main() -> int:
-    """Do what the first argument says, and end the process even if something hangs."""
-    wish = json.loads(sys.argv[1])
+    """Do what the wish says, and end the process even if something hangs."""
+    attended = len(sys.argv) < 2
+    wish = json.loads(sys.stdin.buffer.readline() if attended else sys.argv[1])
     output = _Output()
+    output.say("begun")
+    if attended:
+        threading.Thread(target=_end_unattended, daemon=True).start()
     if wish["do"] == "find":
         _within({"find": (lambda: _find(wish, output), FIND)}, FIND, output)
     else:
         _take(wish, output)
     output.say("done")
     sys.stdout.flush()
+    _end()
+
+
+def _end_unattended() -> None:
+    with contextlib.suppress(OSError):
+        while os.read(0, PIECE):
+            pass
+    _end()
+
+
+def _end() -> NoReturn:
+    """End this process, and what it has started and waits for. Nothing is read here that a process of the job could hold up."""
+    for path in Path("/proc/self/task").glob("*/children"):
+        with contextlib.suppress(OSError, ValueError):
+            for child in path.read_text(encoding="ascii").split():
+                os.kill(int(child), signal.SIGKILL)
     os._exit(0)
 
 
@@ -99,7 +124,7 @@ def _find(wish: Mapping[str, Any], output: _Output) -> None:
     asked, slurm = wish.get("pids"), wish.get("slurm")
     found = processes.of_pids(every, asked) if asked else processes.jobs(every)
     told = {
-        job: [described(one) for one in ranks if slurm in (None, one.process.variables.get("SLURM_JOB_ID"))]
+        job: [described(one) for one in ranks if slurm is None or _is_of_slurm(one.process, slurm)]
         for job, ranks in found.items()
     }
     output.say(
@@ -108,6 +133,11 @@ def _find(wish: Mapping[str, Any], output: _Output) -> None:
         identity=host_identity(),
         jobs={job: ranks for job, ranks in told.items() if ranks},
     )
+
+
+def _is_of_slurm(process: HostProcess, slurm: Mapping[str, Any]) -> bool:
+    given = process.variables
+    return given.get("SLURM_JOB_ID") in slurm["jobs"] and slurm["step"] in (None, given.get("SLURM_STEP_ID", "batch"))
 
 
 def described(one: JobRank) -> dict[str, Any]:
@@ -119,6 +149,8 @@ def described(one: JobRank) -> dict[str, Any]:
         "local_rank": one.local,
         "world_size": one.world,
         "local_world_size": one.here,
+        "host_ranks": one.beside,
+        "by": one.by,
         "command": one.process.command,
         "variables": processes.shown_variables(one.process),
         "workers": [[worker.pid, worker.started] for worker in one.workers[:WORKERS]],
@@ -139,7 +171,17 @@ def _take(wish: Mapping[str, Any], output: _Output) -> None:
             output.say("sample", pid=told["pid"], number=1, gone=True)
             continue
         workers = [found for pid, started in told["workers"] if (found := _same(pid, started)) is not None]
-        ranks.append(JobRank(process, told["rank"], told["local_rank"], told["world_size"], None, workers))
+        ranks.append(
+            JobRank(
+                process,
+                told["rank"],
+                told["local_rank"],
+                told["world_size"],
+                told.get("local_world_size"),
+                workers,
+                beside=told.get("host_ranks") or [],
+            )
+        )
     host = str(wish["host"])
     sizes: dict[tuple[int, int], int] = {}
     noted = lambda: sizes.update(evidence.log_sizes(ranks, processes.own_processes()))  # noqa: E731

@@ -162,18 +162,33 @@ def gpus() -> str:
 #: Seconds before the start of the job from which on lines of the kernel count, and how it stamps them.
 _BEFORE = 60.0
 _STAMP = re.compile(r"\[ *(\d+\.\d+)\] ")
+#: What the kernel says of a process that crashed. PyTorch gives its threads and workers names of their own.
+_CRASH = re.compile(r"(?:traps: )?(?!pt_)[^\s\[\]]{1,64}\[\d+\]:? (?:segfault at|general protection|trap )")
 
 
 def kernel_log(ranks: Sequence[JobRank]) -> str:
-    """Return what the kernel has said since the job began, with the time of day; raises Unseen."""
-    since = min((one.process.started for one in ranks), default=0) / TICKS - _BEFORE
+    """Return what the kernel has said since the job began, with the time of day; raises Unseen.
+
+    Where every rank that was started here is still there, a process that crashed was none of them; nor was one before.
+    """
+    all_there = _all_there(ranks)
+    began = min((one.process.started for one in ranks), default=0) / TICKS
     booted = _booted()
     lines = []
     for line in printed("dmesg", seconds=DMESG).splitlines():
         stamp = _STAMP.match(line)
-        if stamp is not None and float(stamp[1]) >= since:
+        if stamp is None:
+            continue
+        is_crash = _CRASH.match(line, stamp.end()) is not None
+        if not (is_crash and all_there) and float(stamp[1]) >= began - (0.0 if is_crash else _BEFORE):
             lines.append(f"[{time.ctime(booted + float(stamp[1]))}] {line[stamp.end() :]}")
     return "\n".join(lines) + "\n" if lines else ""
+
+
+def _all_there(ranks: Sequence[JobRank]) -> bool:
+    """Tell whether the launcher has started as many ranks on this host as there are."""
+    started = {len(one.beside) or one.here for one in ranks}
+    return started == {len(ranks)}
 
 
 _STATES = {

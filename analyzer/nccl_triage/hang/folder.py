@@ -29,6 +29,8 @@ MANIFEST, KIND = "hang.json", "nccl-triage-hang"
 QUIET = frozenset({"ras", "gpus", "kernel", "connections", "recorder"})
 _NAME = re.compile(r"[^A-Za-z0-9._+=-]")
 _BINARY = "flight-recorder/"
+#: What is known of a rank and only used here.
+_PASSED_OVER = frozenset({"workers", "host_ranks", "by"})
 
 
 def host_name(name: str) -> str:
@@ -55,13 +57,17 @@ def create(path: Path) -> None:
 
 
 def write(
-    path: Path, job: str, hosts: Sequence[tuple[HostReply, list[dict[str, Any]]]], advanced: bool = False
+    path: Path,
+    job: str,
+    hosts: Sequence[tuple[HostReply, list[dict[str, Any]]]],
+    advanced: bool = False,
+    whole: bool = False,
 ) -> dict[str, Any]:
     """Write what the hosts sent, each with its ranks, and return the manifest; raises OutputError.
 
-    ``advanced``: the logs show that the job went on between the two samples.
+    ``advanced``: the logs show that the job went on between the two samples. ``whole``: these are all hosts of the job.
     """
-    made = {**manifest(job, hosts), "advanced": advanced}
+    made = {**manifest(job, hosts, whole), "advanced": advanced}
     try:
         shown = mask_secrets(made)  # first, so that no file of a host has its name
         _put(path, MANIFEST, json.dumps(shown, indent=2, sort_keys=True, ensure_ascii=False).encode() + b"\n")
@@ -115,9 +121,14 @@ def _stacks(reply: HostReply, host: Mapping[str, Any]) -> Iterator[tuple[str, st
         yield f"stack.{host['host']}.{pid}{rank}.txt", "\n".join(found)
 
 
-def manifest(job: str, hosts: Sequence[tuple[HostReply, list[dict[str, Any]]]]) -> dict[str, Any]:
+def manifest(job: str, hosts: Sequence[tuple[HostReply, list[dict[str, Any]]]], whole: bool = False) -> dict[str, Any]:
     """Return what ``hang.json`` says."""
     told = [_host(reply, ranks) for reply, ranks in hosts]
+    empty = [host for host in told if not host["ranks"]]
+    if whole and len(empty) == 1 and not any(host["problem"] for host in told):
+        # All hosts have answered: what is nowhere was on the one that has none.
+        seen = {rank for host in told for rank in host["without_process"]}
+        empty[0]["without_process"] = [rank for rank in missing_ranks(told) if rank not in seen]
     return {
         "kind": KIND,
         "version": __version__,
@@ -134,20 +145,24 @@ def _host(reply: HostReply, ranks: Sequence[Mapping[str, Any]]) -> dict[str, Any
         kept = {key: value for key, value in sample.items() if key not in ("answer", "pid", "stacks", "number")}
         states.setdefault(sample["pid"], []).append(kept)
     shown = [
-        {**{key: value for key, value in one.items() if key != "workers"}, "samples": states.get(one["pid"], [])}
+        {**{key: value for key, value in one.items() if key not in _PASSED_OVER}, "samples": states.get(one["pid"], [])}
         for one in ranks
     ]
     return {
         "host": reply.name,
         "problem": reply.problem,
         "ranks": shown,
-        "without_process": _without_process(shown),
+        "without_process": _without_process(ranks),
         "unseen": [{"what": note.get("what"), "why": said(note, "en")} for note in reply.unseen],
     }
 
 
 def _without_process(ranks: Sequence[Mapping[str, Any]]) -> list[int]:
     """Return the ranks of a host that its launcher started and that have no process any more."""
+    numbers = {one["rank"] for one in ranks}
+    started = {rank for one in ranks for rank in one.get("host_ranks") or ()}
+    if started:
+        return sorted(started - numbers)
     locals_ = {one["local_rank"]: one for one in ranks if one["local_rank"] is not None and one["rank"] is not None}
     if not locals_:
         return []
@@ -168,21 +183,25 @@ def missing_ranks(hosts: Sequence[Mapping[str, Any]]) -> list[int]:
     return [rank for rank in range(world) if rank not in numbers]
 
 
-def notes(made: Mapping[str, Any], replies: Sequence[HostReply], lang: str) -> list[str]:
-    """Return what a person should know of what is missing, the most important first."""
+def notes(made: Mapping[str, Any], replies: Sequence[HostReply], lang: str, whole: bool = False) -> list[str]:
+    """Return what a person should know of what is missing, the most important first; ``whole``: all hosts were asked."""
     found = [messages.fill("the job went on between the two samples", {}, lang)] if made["advanced"] else []
     for host in made["hosts"]:
         if host["problem"]:
-            found.append(
-                messages.fill("{host} did not answer: {why}", {"host": host["host"], "why": host["problem"]}, lang)
-            )
+            began = any(one["samples"] for one in host["ranks"])
+            template = "{host} stopped answering: {why}" if began else "{host} did not answer: {why}"
+            found.append(messages.fill(template, {"host": host["host"], "why": host["problem"]}, lang))
         if host["without_process"]:
             values = {"host": host["host"], "ranks": spans(host["without_process"])}
             found.append(messages.fill("rank {ranks} has no process on {host} any more", values, lang))
     told = {rank for host in made["hosts"] for rank in host["without_process"]}
     elsewhere = [rank for rank in made["missing_ranks"] if rank not in told]
     if elsewhere:
-        template = "rank {ranks} was on no host that was asked; name the other hosts with --host, --slurm or --ray"
+        template = (
+            "rank {ranks} has no process on any host that answered"
+            if whole or any(host["problem"] for host in made["hosts"])
+            else "rank {ranks} was on no host that was asked; name the other hosts with --host, --slurm or --ray"
+        )
         found.append(messages.fill(template, {"ranks": spans(elsewhere)}, lang))
     unseen: dict[str, list[str]] = {}
     for reply, host in zip(replies, made["hosts"], strict=True):

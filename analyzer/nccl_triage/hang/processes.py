@@ -24,11 +24,13 @@ _LAUNCHERS = (
     ("PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID", "MPI_LOCALNRANKS"),
     ("SLURM_PROCID", "SLURM_NTASKS", "SLURM_LOCALID", ""),
 )
+#: The ranks of a step on this host, whatever order they have.
+_SLURM_RANKS = re.compile(r"\d{1,7}(?:,\d{1,7}){0,1023}")
 #: Variables that are kept, by their beginning; no other value of an environment is looked at or leaves the host.
 KEPT = re.compile(
     r"(?:(?:TORCH|NCCL|GLOO|TORCHELASTIC|UCX|FI|OMPI_COMM_WORLD|PMI|RCCL|HCCL)_\w+|(?:LOCAL_|GROUP_|NODE_)?RANK"
     r"|(?:LOCAL_|GROUP_)?WORLD_SIZE|MASTER_(?:ADDR|PORT)|CUDA_(?:VISIBLE_DEVICES|LAUNCH_BLOCKING|DEVICE_MAX_CONNECTIONS)"
-    r"|SLURM_(?:JOB_ID|PROCID|NTASKS|LOCALID|NODEID)|MPI_LOCAL(?:RANKID|NRANKS)|RAY_JOB_ID|OMP_NUM_THREADS"
+    r"|SLURM_(?:JOB_ID|STEP_ID|PROCID|NTASKS|LOCALID|NODEID|GTIDS)|MPI_LOCAL(?:RANKID|NRANKS)|RAY_JOB_ID|OMP_NUM_THREADS"
     r"|OMPI_MCA_ess_base_jobid|PMIX_NAMESPACE|PYTHONFAULTHANDLER|XDG_CACHE_HOME|HOME)"
 )
 #: Of the variables that are kept, those that are only used here: they say where files are.
@@ -67,7 +69,10 @@ class HostProcess:
 
 @dataclass(slots=True)
 class JobRank:
-    """A rank of a job, as far as its launcher told it: ``local`` is its number on this host, ``here`` how many it has."""
+    """A rank of a job, as far as its launcher told it: ``local`` is its number on this host, ``here`` how many it has.
+
+    ``beside``: the ranks of this host, its own among them. ``by``: the variable that told its rank.
+    """
 
     process: HostProcess
     rank: int | None = None
@@ -75,6 +80,8 @@ class JobRank:
     world: int | None = None
     here: int | None = None
     workers: list[HostProcess] = field(default_factory=list)
+    by: str | None = None
+    beside: list[int] = field(default_factory=list)
 
 
 def read_process(pid: int, root: Path = Path("/proc")) -> HostProcess | None:
@@ -189,7 +196,9 @@ def _identity(process: HostProcess, processes: Mapping[int, HostProcess]) -> _Id
     for rank, world, local, here in _LAUNCHERS:
         number = _number(given.get(rank))
         if number is not None:
-            numbers = [_number(given.get(name)) for name in (local, world, here)]
+            # A batch script is task 0 of itself, whatever the number of tasks that its steps will have.
+            batch = rank == "SLURM_PROCID" and "SLURM_JOB_ID" in given and "SLURM_STEP_ID" not in given
+            numbers = [_number(given.get(name)) for name in (local, "" if batch else world, here)]
             return _Identity(_job(given, rank), rank, number, *numbers)
     # PyTorch Lightning gives its children the rank on the host only.
     number = _number(given.get("LOCAL_RANK"))
@@ -215,6 +224,9 @@ def _ray_job(process: HostProcess, processes: Mapping[int, HostProcess]) -> str:
 
 def _job(given: Mapping[str, str], rank: str) -> str:
     """Return the name of the job: what all of its ranks were told alike."""
+    # The batch script has a SLURM_PROCID, too, and so has each other step; none of them is a rank of this one.
+    if rank == "SLURM_PROCID" and given.get("SLURM_JOB_ID") and given.get("SLURM_STEP_ID"):
+        return f"Slurm job {given['SLURM_JOB_ID']}.{given['SLURM_STEP_ID']}"
     if rank == "RANK" and given.get("MASTER_PORT"):
         return f"{given.get('MASTER_ADDR', '')}:{given['MASTER_PORT']}"
     for names, word in (
@@ -236,12 +248,18 @@ def _ranks(own: _Identity, members: Iterable[HostProcess], processes: Mapping[in
         tops = [one for one in pythons.values() if pythons.keys().isdisjoint(above[one.pid])]
         for top in sorted(tops, key=lambda one: one.started)[:1] if own.local is not None else tops:
             below = [one for one in pythons.values() if top.pid in above[one.pid]]
-            yield JobRank(top, own.rank, own.local, own.world, own.here, below)
+            yield JobRank(top, own.rank, own.local, own.world, own.here, below, own.source, _beside(top, own))
         return
     parents = {one.parent for one in members}
     for one in members:
         if one.pid not in parents and one.name not in _SHELLS:
-            yield JobRank(one, own.rank, own.local, own.world, own.here)
+            yield JobRank(one, own.rank, own.local, own.world, own.here, [], own.source, _beside(one, own))
+
+
+def _beside(process: HostProcess, own: _Identity) -> list[int]:
+    """Return the ranks that Slurm has started on this host."""
+    told = process.variables.get("SLURM_GTIDS", "") if own.source == "SLURM_PROCID" else ""
+    return [int(number) for number in told.split(",")] if _SLURM_RANKS.fullmatch(told) else []
 
 
 def of_pids(processes: Mapping[int, HostProcess], pids: Iterable[int]) -> dict[str, list[JobRank]]:

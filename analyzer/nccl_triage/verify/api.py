@@ -28,7 +28,12 @@ from nccl_triage.verify.question import Question, ask
 from nccl_triage.verify.trials import Session
 from nccl_triage.verify.worker import host, inventory
 
-_SSH = ("ssh", "-o", "BatchMode=yes", "-o", "ServerAliveInterval=5")
+#: Nothing is asked of the person who waits, a host that is down is known to be after ten seconds, and no terminal comes
+#: between, whatever the configuration wants for other uses.
+_SSH = (
+    "ssh", "-o", "BatchMode=yes", "-o", "ConnectTimeout=10", "-o", "ServerAliveInterval=5", "-o", "RequestTTY=no",
+    "-o", "ClearAllForwardings=yes",
+)  # fmt: skip
 #: A name or an IPv4 address, or an IPv6 address with its interface; no name begins like an option.
 _HOST = lazily(r"[A-Za-z0-9](?:[A-Za-z0-9._-]{0,252})|[0-9A-Fa-f]{0,4}:[0-9A-Fa-f:.]{1,45}(?:%[A-Za-z0-9._-]{1,15})?")
 _USER = lazily(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,63}")
@@ -92,7 +97,10 @@ def places_of(settings: Settings) -> tuple[HostPlace, ...]:
 def _refuse_twice(names: Sequence[str]) -> None:
     """Raise UsageError where two places are one host."""
     if len(set(names)) < len(names):
-        raise UsageError("--host names a host twice", remedy="use --ranks-per-host for several ranks on one host")
+        raise UsageError(
+            "--host names a host twice",
+            remedy="name each host once; --ranks-per-host of verify and preflight starts several ranks on one",
+        )
 
 
 def in_words_of_log(settings: Settings, question: Question) -> Settings:

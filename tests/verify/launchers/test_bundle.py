@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import ast
 import json
+import re
+import shutil
 import subprocess
 import sys
 import zipfile
@@ -83,3 +85,19 @@ def test_an_unknown_part_says_how_to_call_it(words: list[str], tmp_path: Path) -
     path = bundle.write(tmp_path / "worker.pyz")
     done = subprocess.run([sys.executable, "-S", str(path), *words], capture_output=True, timeout=60)
     assert done.returncode == 2 and done.stderr.startswith(b"usage:") and done.stdout == b""
+
+
+def test_a_python_that_is_too_old_says_so() -> None:
+    """Any older ones that are here, of pyenv or of the system."""
+    names = [f"python{version}" for version in ("2.7", "3.6", "3.7", "3.8", "3.9")]
+    here = Path.home().glob(".pyenv/versions/[23].[6-9].*/bin/python")
+    old = [*filter(None, map(shutil.which, names)), *map(str, here)]
+    working = [
+        path for path in old if subprocess.run([path, "-c", ""], capture_output=True, check=False).returncode == 0
+    ]
+    if not working:
+        pytest.skip("no Python before 3.10 is here")
+    for path in working:
+        told = subprocess.run([path, "-c", bundle.BOOT], input=b"1\nx", capture_output=True, check=False)
+        assert told.returncode == 1
+        assert re.fullmatch(rb"Python [23]\.\d is too old: 3\.10 or later is needed\n", told.stderr), told.stderr

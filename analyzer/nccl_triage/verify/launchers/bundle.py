@@ -38,11 +38,13 @@ def write(path: Path) -> Path:
 
 
 #: No single quote, backslash, ``$``, ``!`` or line break: remote shells (csh and fish, too) take it quoted as it is.
-#: The folder in which it starts may hold modules of any name, so that it must not be looked into. Pythons built for an
-#: old glibc (conda's, uv's) have no memfd_create. The agent's children open the file by the agent's process id, which
-#: is asked of /proc itself because /proc may count otherwise than getpid (unshare --pid).
+#: It is valid in any Python, so that an old one can say that it is. The folder in which it starts may hold modules of any
+#: name, so that it must not be looked into. Pythons built for an old glibc (conda's, uv's) have no memfd_create. The agent's
+#: children open the file by the agent's process id, which is asked of /proc itself because /proc may count otherwise than
+#: getpid (unshare --pid).
 BOOT = (
-    'import os,sys;h=os.readlink("/proc/self/cwd");o=lambda p:os.path.isabs(p) and not os.path.realpath(p)==h;'
+    'import os,sys;v=sys.version_info[:2];v<(3,10) and sys.exit("Python %d.%d is too old: 3.10 or later is needed"%v);'
+    'h=os.readlink("/proc/self/cwd");o=lambda p:os.path.isabs(p) and not os.path.realpath(p)==h;'
     'sys.path=[p for p in sys.path if o(p)];e=os.environ;e["PYTHONSAFEPATH"]="1";'
     'e["PYTHONPATH"]=":".join(p for p in e.get("PYTHONPATH","").split(":") if o(p));'
     'i=open(0,"rb",0);n=int(i.readline() or sys.exit("standard input is closed: the command must hand it on (exec -i)"));'

@@ -18,7 +18,7 @@ import tempfile
 import threading
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 from nccl_triage.errors import UsageError
 from nccl_triage.lazy_regex import lazily
@@ -32,16 +32,30 @@ FAREWELL = 2.0
 _CHUNK = 1 << 16
 #: Chunks that are read at once: whatever talks without end must not keep the deadlines from being looked at.
 _CHUNKS = 16
-#: What kubectl exec says after the words that tell why.
-_AFTERWORD = lazily(r"command terminated with exit code \d+")
+#: What kubectl exec and srun say after the words that tell why.
+_AFTERWORD = lazily(
+    r"command terminated with exit code \d+"
+    r"|srun: (?:Job step aborted|Terminating StepId=|Force Terminated|error: Application launch failed"
+    r"|error: \S+: task \d+: Exited with exit code)"
+)
+
+
+def _in_memory() -> IO[bytes]:
+    """Return a file that needs no folder, where the system has such files: /tmp may be full."""
+    if hasattr(os, "memfd_create"):
+        return os.fdopen(os.memfd_create("errors"), "w+b", buffering=0)
+    return tempfile.TemporaryFile(buffering=0)
 
 
 class ProcessLink:
-    """An agent behind the pipes of a child process, to which the worker is written before any command."""
+    """An agent behind the pipes of a child process, to which the worker is written before any command.
 
-    def __init__(self, command: Sequence[str], folder: Path, payload: bytes = b"") -> None:
+    What the process says on standard error is kept in ``folder``, or in memory.
+    """
+
+    def __init__(self, command: Sequence[str], folder: Path | None, payload: bytes = b"") -> None:
         # A file, not a pipe: nobody reads it until the end, and a full pipe would stop the agent.
-        self._errors = tempfile.TemporaryFile(dir=folder)  # noqa: SIM115
+        self._errors = tempfile.TemporaryFile(dir=folder) if folder is not None else _in_memory()  # noqa: SIM115
         try:
             self._process = subprocess.Popen(
                 command,
@@ -101,13 +115,18 @@ class ProcessLink:
     def _last_words(self) -> str:
         with contextlib.suppress(subprocess.TimeoutExpired):
             self._process.wait(FAREWELL)
-        size = self._errors.seek(0, os.SEEK_END)
-        self._errors.seek(max(0, size - _CHUNK))
-        lines = self._errors.read().decode(errors="replace").strip().splitlines()
-        told = [line for line in lines if line.strip() and not _AFTERWORD.match(line)] or lines
-        return (told or [f"exit code {self._process.returncode}"])[-1][:400]
+        return self.said() or f"exit code {self._process.returncode}"
 
-    def descriptor(self) -> int | None:
+    def said(self) -> str:
+        """Return the last line that tells why on standard error, up to now."""
+        # The process may still write: its place in the file is shared, and must not move.
+        number = self._errors.fileno()
+        data = os.pread(number, _CHUNK, max(0, os.fstat(number).st_size - _CHUNK))
+        lines = data.decode(errors="replace").strip().splitlines()
+        told = [line for line in lines if line.strip() and not _AFTERWORD.match(line)] or lines
+        return told[-1][:400] if told else ""
+
+    def descriptor(self) -> int:
         """Return the pipe's descriptor."""
         return self._out.fileno()
 
@@ -115,11 +134,11 @@ class ProcessLink:
         """Close the agent's input, which ends it."""
         self._outgoing.put(None)
 
-    def close(self) -> None:
-        """End the agent; when it lingers, kill it and the command that reaches it."""
+    def close(self, seconds: float = FAREWELL) -> None:
+        """End the agent; when it lingers for these seconds, kill it and the command that reaches it."""
         self.hang_up()
         try:
-            self._process.wait(FAREWELL)
+            self._process.wait(seconds)
         except subprocess.TimeoutExpired:
             # Behind sudo it belongs to somebody else, who has seen the end of its input.
             with contextlib.suppress(PermissionError):
