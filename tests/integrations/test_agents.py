@@ -10,7 +10,6 @@ from typing import Any
 
 import pytest
 import yaml
-from mcp import Client, StdioServerParameters
 
 from nccl_triage import resources
 from nccl_triage.cli import COMMANDS
@@ -62,6 +61,8 @@ def test_every_command_exists(page: Path) -> None:
 
 
 def test_the_configuration_of_a_client_starts_the_server(tmp_path: Path) -> None:
+    from mcp import Client, StdioServerParameters  # seconds, also for those who only collect the tests
+
     entry = json.loads(block("agents.md", "mcpServers", "json"))["mcpServers"]["nccl-triage"]
     assert entry["command"] == "nccl-triage"
     words = [word.replace("/shared/logs", str(tmp_path)) for word in entry["args"]]

@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from mcp import Client, StdioServerParameters
 
 from nccl_triage.mcp_server.answers import LIMIT, NOTICE
 from tests.cli.processes import ROOT, environment, run
@@ -50,6 +49,8 @@ def folder(tmp_path: Path) -> Path:
 
 def ask(folder: Path, *calls: Call | Callable[[list[Answer]], Call], options: tuple[str, ...] = ()) -> list[Answer]:
     """Return the answers to calls in one session; a function makes its call of the answers before it."""
+    from mcp import Client, StdioServerParameters  # seconds, also for those who only collect the tests
+
     words = ["-m", "nccl_triage", "mcp", "--allow", str(folder), "--history", "off", *options]
     server = StdioServerParameters(command=sys.executable, args=words, env=environment(), cwd=folder)
     answers: list[Answer] = []
@@ -69,6 +70,8 @@ def diagnose(*paths: str) -> Call:
 
 
 def test_every_tool_only_reads_and_says_in_a_line_or_two_what_it_does(folder: Path) -> None:
+    from mcp import Client, StdioServerParameters
+
     server = StdioServerParameters(
         command=sys.executable, args=["-m", "nccl_triage", "mcp"], env=environment(), cwd=folder
     )
