@@ -159,11 +159,11 @@ def _clean_exit(case: Case) -> Fact | None:
     reports = [e for e in _reports(case) if case.rank(e) is not None]
     if not reports:
         return None
-    ended = set(case.identity.ranks)
+    ended = frozenset(case.identity.ranks)
     if not any(e.fields.get("exitcode") == "-15" for e in reports):
         # Older releases list only failures, so an absent rank may have been running, unless nobody was left to stop.
         silent: list[int] = case.value("progress.silent_ranks") or []
-        ended = set() if case.of("process.stopped") else case.presence.heard.intersection(silent)
+        ended = frozenset() if case.of("process.stopped") else case.presence.heard.intersection(silent)
     listed = {case.rank(e) for e in reports}
     by_host: dict[str | None, set[int]] = {}
     for rank, info in case.identity.ranks.items():
