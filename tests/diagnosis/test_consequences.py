@@ -110,3 +110,22 @@ def test_the_address_of_a_dead_actor_is_that_of_its_own_lines_or_of_the_report(r
         culprits = [c for candidate in diagnose_text(text, rules).candidates for c in candidate.culprits]
         assert {c.address or c.host for c in culprits if c.pid == 9145} <= {"10.9.0.22"}
         assert culprits
+
+
+TRACE = '[rank{r}]: Traceback (most recent call last):\n[rank{r}]:   File "/app/train.py", line {line}, in <module>\n[rank{r}]:     {code}\n[rank{r}]:   File "/opt/venv/lib/python3.11/site-packages/{file}", line 711, in {name}\n[rank{r}]:     raise\n[rank{r}]: {what}\n'  # fmt: skip
+
+
+def test_a_request_to_a_server_that_is_not_named_is_the_program_s_own(rules: RuleSet) -> None:
+    """It is not known to go to a part of the job, while the other ranks lost their connections to this one."""
+    closed = "RuntimeError: [/pytorch/third_party/gloo/gloo/transport/tcp/pair.cc:553] Connection closed by peer [10.0.0.5]:24961"
+    others = "".join(
+        TRACE.format(r=r, line=41, code="loss.backward()", file="torch/autograd/graph.py", name="run", what=closed)
+        for r in (0, 2)
+    )
+    asked = {"r": 1, "line": 22, "code": "shard = requests.get(url)", "file": "requests/adapters.py", "name": "send"}
+    reset = "requests.exceptions.ConnectionError: ('Connection aborted.', ConnectionResetError(104, 'Connection reset by peer'))"
+    found = diagnose_text(TRACE.format(**asked, what=reset) + others, rules)
+    assert (found.cause, [c.rank for c in found.candidates[0].culprits]) == ("application-exception", [1])
+    server = "requests.exceptions.ConnectionError: HTTPConnectionPool(host='10.0.0.7', port=8000): Max retries exceeded with url: /generate (Caused by NewConnectionError('Connection refused'))"
+    named = diagnose_text(TRACE.format(**asked, what=server) + others, rules)
+    assert named.cause != "application-exception", "the server may be one of the job"

@@ -129,3 +129,35 @@ def test_a_log_that_ends_while_nccl_comes_up_is_not_called_healthy(text: str, ve
     assert found.verdict == verdict
     if text == INIT:
         assert "during setup" in found.to_dict()["headline"]
+
+
+CLOSED = '[rank{r}]: Traceback (most recent call last):\n[rank{r}]:   File "/app/train.py", line 41, in <module>\n[rank{r}]:     loss.backward()\n[rank{r}]: RuntimeError: [/pytorch/third_party/gloo/gloo/transport/tcp/pair.cc:553] Connection closed by peer [10.0.0.5]:24961\n'  # fmt: skip
+REPORT = "[{n}]:\n  time      : 2025-11-27_21:03:54\n  host      : node-1\n  rank      : {r} (local_rank: {r})\n  exitcode  : {code} (pid: 40{r})\n  error_file: <N/A>\n  traceback : To enable traceback see: https://pytorch.org/docs/stable/elastic/errors.html\n"  # fmt: skip
+AGENT = "E1127 21:03:54.382000 3388 torch/distributed/elastic/multiprocessing/api.py:1002] failed (exitcode: {code}) local_rank: {r} (pid: 40{r}) of binary: /opt/venv/bin/python3\n"
+STOPPED = "W1127 21:03:54.182000 3388 torch/distributed/elastic/multiprocessing/api.py:1028] Sending process 40{r} closing signal SIGTERM\n"
+
+
+def ended(first: int, code: int, entries: list[tuple[int, int]], stopped: tuple[int, ...] = ()) -> str:
+    """Return the log of three ranks of which 0 and 2 lose their connections, and what torchrun says of it."""
+    steps = "".join(
+        f"2025-11-27 21:03:4{n},311 [rank{r}] INFO train: step {n} loss 0.7\n" for n in range(3) for r in range(3)
+    )
+    told = "".join(STOPPED.format(r=r) for r in stopped) + AGENT.format(code=code, r=first)
+    told += "torch.distributed.elastic.multiprocessing.errors.ChildFailedError: \n============\ntrain.py FAILED\n------------\nFailures:\n"
+    told += "".join(REPORT.format(n=n, r=r, code=c) for n, (r, c) in enumerate(entries, 1))
+    told += "Root Cause (first observed failure):\n" + REPORT.format(n=0, r=first, code=code)
+    return steps + CLOSED.format(r=0) + CLOSED.format(r=2) + told
+
+
+def test_a_silent_rank_left_by_itself_if_the_agent_had_nobody_to_stop(rules: RuleSet) -> None:
+    left = diagnose_text(ended(0, 1, [(2, 1)]), rules)
+    assert (left.cause, [c.rank for c in left.candidates[0].culprits]) == ("rank-divergence", [1])
+    # A release that lists only failures also leaves out a rank that was running.
+    assert diagnose_text(ended(0, 1, [(2, 1)], stopped=(1,)), rules).case.value("process.clean_exit_ranks") is None
+
+
+def test_the_silent_rank_that_left_first_with_an_error_was_ended_by_its_program(rules: RuleSet) -> None:
+    first = diagnose_text(ended(1, 1, [(0, -15), (2, -15)], stopped=(0, 2)), rules)
+    assert (first.cause, [c.rank for c in first.candidates[0].culprits]) == ("application-exception", [1])
+    victim = diagnose_text(ended(0, 1, [(1, -15), (2, -15)], stopped=(1, 2)), rules)
+    assert victim.cause != "application-exception", "a rank that lost a connection exits with 1 as well"

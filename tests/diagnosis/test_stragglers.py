@@ -9,6 +9,8 @@ from typing import Any
 import pytest
 
 from nccl_triage import diagnose
+from nccl_triage.engine.schema import RuleSet
+from tests.scan_helpers import diagnose_text
 
 TIMEOUT = (
     "[rank{rank}]:[E603 14:50:00.000000000 ProcessGroupNCCL.cpp:632] [Rank {rank}] Watchdog caught collective operation "
@@ -135,3 +137,16 @@ def test_a_detector_that_ends_the_job(tmp_path: Path) -> None:
 def test_a_job_that_did_not_fail_stays_healthy(tmp_path: Path) -> None:
     (tmp_path / "train.log").write_text(megatron(slow, [SLOW_TWO], failed=False))
     assert diagnose(tmp_path, model=None).verdict == "healthy"
+
+
+WAITED = '[rank{r}]: Traceback (most recent call last):\n[rank{r}]:   File "/app/train.py", line {line}, in main\n[rank{r}]:     dist.{call}\n[rank{r}]: RuntimeError: [/pytorch/third_party/gloo/gloo/transport/tcp/unbound_buffer.cc:78] Timed out waiting 12000ms for recv operation to complete\n'  # fmt: skip
+
+
+def test_a_rank_that_waited_as_all_others_did_was_not_at_its_work(rules: RuleSet) -> None:
+    saving = "11/27/2026 21:21:14 - INFO - __main__ - [RANK 0] Saving model checkpoint to /ckpt/15\n"
+    other = WAITED.format(r=1, line=44, call="all_reduce(loss)")
+    busy = diagnose_text(saving + other, rules)
+    assert busy.case.value("progress.long_task_ranks") == [0]
+    both = diagnose_text(saving + other + WAITED.format(r=0, line=52, call="barrier()"), rules)
+    assert both.case.value("progress.long_task_ranks") is None
+    assert both.cause == "rank-divergence"

@@ -111,3 +111,41 @@ def test_tasks_that_are_listed_lie_on_the_host_of_the_line(rules: RuleSet) -> No
     assert {(culprit.rank, culprit.host) for culprit in found.candidates[0].culprits} == {
         (n, "gpu07") for n in (1, 2, 3)
     }
+
+
+RAISED = "[rank{r}]: Traceback (most recent call last):\n[rank{r}]:   File \"/app/train.py\", line 90, in <module>\n[rank{r}]:     main()\n[rank{r}]: {what}\n"  # fmt: skip
+AGENT = "E1123 10:22:31.418000 40112 torch/distributed/elastic/multiprocessing/api.py:1002] failed (exitcode: 1) local_rank: 1 (pid: {pid}) of binary: /opt/venv/bin/python3\n"
+GAVE_UP = "torch.distributed.elastic.multiprocessing.errors.ChildFailedError: \n"
+FIRST = "step 10 loss 2.0\nstep 20 loss 1.9\n" + RAISED.format(r=1, what="KeyError: 'fr'") + AGENT.format(pid=402)
+
+
+def test_an_agent_that_does_not_give_up_has_started_others(rules: RuleSet) -> None:
+    """It starts its workers again without a word, and they may go on from any step."""
+    for later in ("step 20 loss 1.9\nstep 30 loss 1.8\n", "step 25 loss 1.9\n"):
+        found = diagnose_text(FIRST + later, rules)
+        assert (found.verdict, found.case.story.outcome.state, len(found.case.story.runs)) == ("healthy", "running", 2)
+
+
+def test_what_ends_the_last_attempt_decides(rules: RuleSet) -> None:
+    again = (
+        "step 30 loss 1.8\n" + RAISED.format(r=0, what="ZeroDivisionError: division by zero") + AGENT.format(pid=409)
+    )
+    found = diagnose_text(FIRST + again + GAVE_UP, rules)
+    assert (found.cause, [c.rank for c in found.candidates[0].culprits]) == ("application-exception", [0])
+    never = diagnose_text(
+        FIRST + RAISED.format(r=0, what="OSError: [Errno 98] Address already in use") + GAVE_UP, rules
+    )
+    assert len(never.case.story.runs) == 1, "an attempt without a step decides nothing"
+
+
+def test_an_agent_that_gave_up_has_started_nobody(rules: RuleSet) -> None:
+    """What other hosts print later is the end of the same run."""
+    found = diagnose_text(FIRST + GAVE_UP + "step 21 loss 1.9\n", rules)
+    assert (found.cause, len(found.case.story.runs)) == ("application-exception", 1)
+    hosts = "".join(
+        f"host-{h}: {line}\n" for h, text in ((1, FIRST), (2, "step 21 loss 1.9")) for line in text.splitlines()
+    )
+    other = diagnose_text(hosts, rules)
+    assert (other.cause, len(other.case.story.runs)) == ("application-exception", 1), (
+        "another host has an agent of its own"
+    )

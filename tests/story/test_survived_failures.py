@@ -122,3 +122,27 @@ def test_what_was_survived_before_is_survivable_whatever_it_is_about(rules: Rule
     assert diagnose_text(text, rules).verdict == "healthy"
     other = text + "(Worker pid=57) ValueError: the table has no such column\n"
     assert diagnose_text(other, rules).verdict == "diagnosed"
+
+
+BARS = "".join(f"\r {5 * n}%|#   | {n}/20 [00:0{n}<00:09,  1.00it/s, {{what}}=1.{n}]" for n in range(1, 8)) + "\n"
+WARNED = "".join(
+    f"11/27/2026 21:22:26 - WARNING - __main__ - [RANK {r}] CUDA out of memory. Tried to allocate 4.00 GiB. Trying half of it\n"
+    for r in (0, 1)
+)
+
+
+def test_a_bar_with_a_loss_is_that_of_the_training_loop(rules: RuleSet) -> None:
+    """Only one rank draws it, and the others print nothing after their warnings."""
+    later = "\n".join(f" {5 * n}%|##  | {n}/20 [00:0{n}<00:09,  1.00it/s, loss=1.{n}]" for n in range(8, 10)) + "\n"
+    assert diagnose_text(BARS.format(what="loss") + WARNED + later, rules).verdict == "healthy"
+    loading = later.replace("loss=", "shards=")
+    assert diagnose_text(BARS.format(what="shards") + WARNED + loading, rules).cause == "gpu-out-of-memory"
+
+
+def test_a_warning_did_not_keep_a_job_from_finishing(rules: RuleSet) -> None:
+    end = "11/27/2026 21:22:30 - INFO - __main__ - [RANK 0] Training done\n"
+    assert diagnose_text(WARNED + end, rules).verdict == "healthy"
+    errors = WARNED.replace("WARNING", "ERROR")
+    assert diagnose_text(errors + end, rules).cause == "gpu-out-of-memory"
+    killed = "E1123 10:22:31.418000 40112 torch/distributed/elastic/multiprocessing/api.py:1002] failed (exitcode: 1) local_rank: 1 (pid: 402) of binary: /opt/venv/bin/python3\n"
+    assert diagnose_text(WARNED + end + killed, rules).verdict != "healthy"

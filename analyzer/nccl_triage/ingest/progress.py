@@ -1,7 +1,7 @@
 """Take apart physical lines that hold carriage returns: progress bars, and what was printed between them.
 
 tqdm redraws its bar with a carriage return and no newline, so one physical line can hold thousands of states
-and a real message between or behind them. Of each run of states the first and the last are kept (tqdm 4.x,
+and a real message between or behind them; a record of a logger behind one is read as a line. Of each run of states the first and the last are kept (tqdm 4.x,
 ``std.py``: ``{desc}: {percentage:3.0f}%|{bar}| {n}/{total} [{elapsed}<{remaining}, {rate}{postfix}]``),
 everything that is not a bar is kept.
 
@@ -26,6 +26,11 @@ _BAR = lazily(
 )
 #: The usual state, matched without backtracking: the description has neither "%" nor "|".
 _PLAIN_BAR = lazily(rb"([^|%]{0,200})(?<=\d)%\|[^|]{0,400}\|[^\[\]|]{0,60}\[[^\]]{0,400}\]\s*")
+#: A state with a record of a logger or a traceback glued behind it: both write to standard error.
+_GLUED = lazily(
+    rb"[^|\[]{0,200}\d%\|[^|]{0,400}\|[^\[\]|]{0,60}\[[^\]]{0,400}\](?=\s{0,4}(?:\[?\d{4}-\d\d-\d\d[ T]\d\d:|\[?\d\d:\d\d:\d\d[\s,.\]]"
+    rb"|\d\d/\d\d/\d{4} \d\d:|\[rank\d{1,6}\]:|\[?[EWIF]\d{4} \d\d:|(?:ERROR|WARNING|CRITICAL|INFO)\b|Traceback \(most))"
+)
 #: A description that says any of this is a message with a bar glued to it.
 _MESSAGE = lazily(r"(?i)error|exception|traceback|warn|fail|nccl|fatal|killed|abort")
 #: All digits count as one, and a state keeps its length.
@@ -132,6 +137,9 @@ class ProgressFilter:
         return (found.group(), text[found.end() :]) if found else (self._prefix, text)
 
     def _piece(self, offset: int, raw: bytes, key: bytes | None) -> Iterator[Piece]:
+        if key is None and (glued := _GLUED.match(raw)) is not None:
+            yield from self._piece(offset, raw[: glued.end()], None)
+            offset, raw = offset + glued.end(), raw[glued.end() :]
         text = self._decode(raw)
         if not text.strip():
             return

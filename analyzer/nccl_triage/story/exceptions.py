@@ -43,6 +43,8 @@ _PROGRAM_TYPES = {
 _OUTSIDE = lazily(
     r"\bHTTPS?ConnectionPool\(host='(?!localhost|127\.|10\.|172\.|192\.168\.|0\.0|\[|[\w-]{1,63}')|\bendpoint URL: "
 )
+#: Exceptions of HTTP clients. Where they name no host of the job, it is not known that the server belongs to it.
+_CLIENTS = ("requests.", "urllib3.", "aiohttp.", "httpx.", "httpcore.", "botocore.")
 #: What a child of multiprocessing raises if its parent ends before it has sent the child its task.
 _ORPHANS = ("UnpicklingError", "EOFError")
 #: A process group that is used before it exists, or created twice, is a mistake of the program itself.
@@ -55,6 +57,10 @@ def kind_of(event: Event) -> str:
     """Return the exception's class name without its module."""
     name = event.fields.get("type") or event.fields.get("name") or event.text.split(":", 1)[0]
     return name.rsplit(".", 1)[-1]
+
+
+def _qualified(event: Event) -> str:
+    return event.fields.get("qualified_type") or event.fields.get("name", "")
 
 
 def message_of(event: Event) -> str:
@@ -73,6 +79,8 @@ def is_communication(event: Event) -> bool:
     """Tell whether an exception only reports that communication with others failed."""
     kind, message = kind_of(event), message_of(event)
     if kind in _PROGRAM_TYPES or _OUTSIDE.search(message[:600]):
+        return False
+    if _qualified(event).startswith(_CLIENTS) and "host=" not in message[:600]:
         return False
     if _REFUSED.match(message) or _MISUSE.search(message) or (kind == "BrokenPipeError" and _own_pipe(event)):
         return False

@@ -2,8 +2,9 @@
 
 A run begins with a line that says so (a launcher's banner, a scheduler's header, a command in a shell) where the run
 before it had worked or ended. It also begins with a process that was not seen before and that starts after the end of a
-job, and with the next job step of Slurm. A log whose first lines come again word for word, with their times or steps,
-was written twice. What is not certainly a boundary does not split.
+job, and with the next job step of Slurm. An agent whose workers have all ended gives up at once or starts others without
+a word, so that a step after its line is one of others. A log whose first lines come again word for word, with their times
+or steps, was written twice. What is not certainly a boundary does not split.
 
 Steps of one job may also run side by side (the head and the workers of a Ray cluster), so their ids alone separate
 nothing. A step follows another one only if the first is named for the last time before the second is named at all, and
@@ -53,6 +54,8 @@ class _Seen:
 
     worked: bool = False
     ended: bool = False
+    #: Hosts on which an agent said that its workers have ended, and did not give up.
+    emptied: set[str | None] = field(default_factory=set)
     processes: set[Hashable] = field(default_factory=set)
     #: Hosts on which launchers printed something, and whether the job worked after that.
     launched: dict[str, bool] = field(default_factory=dict)
@@ -64,6 +67,10 @@ class _Seen:
             self.worked = True
             self.launched = dict.fromkeys(self.launched, True)
         self.ended = self.ended or ends_job(event)
+        if self.ended:
+            self.emptied.clear()
+        elif event.kind == "process.exit" and "root" in event.fields:
+            self.emptied.add(event.context.host)
         if event.kind in OPENS and event.context.host is not None:
             self.launched.setdefault(event.context.host, False)
         if process is not None:
@@ -77,6 +84,8 @@ class _Seen:
             # Launchers of other hosts may come later, as long as nothing ended.
             host = event.context.host
             return self.ended or (self.worked if host is None else self.launched.get(host, False))
+        if event.kind == "step" and event.role == "progress" and event.context.host in self.emptied:
+            return True
         if not self.ended or event.is_failure:
             return False
         if event.kind in BEGINS:

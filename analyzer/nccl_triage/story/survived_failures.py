@@ -69,6 +69,8 @@ class _After:
     #: Source and line of the last step.
     last_step: tuple[str, int] | None = None
     recovered: bool = False
+    #: Whether the job or one of its ranks said that it finished.
+    finished: bool = False
     #: Whether numbers were bad to the end.
     spoilt: bool = False
     #: Whether a process, a host or the job certainly ended.
@@ -86,6 +88,7 @@ class _After:
         if block is None and not event.is_failure and event.kind not in QUIET:
             self.printed.add(event.signature)
         self.recovered = self.recovered or event.kind == "recovered"
+        self.finished = self.finished or event.kind == "job.finished"
         if event.role == "progress" and event.kind in PROVES:
             self.stepped.add(process)
             if self.latest is None:
@@ -138,7 +141,8 @@ def new_steps(events: Sequence[Event]) -> list[bool]:
     found = []
     for event in events:
         new = False
-        if event.kind == "step" and event.role == "progress":
+        # A bar that states a loss is that of a training loop.
+        if (event.kind == "step" or "loss" in event.fields) and event.role == "progress":
             number, line = step_number(event), (event.source, event.line)
             if number is None or number > highest.get(event.signature, float("-inf")):
                 new = line not in lines  # several signatures may read one line
@@ -288,8 +292,11 @@ def _reason(
     # Output may be held back until its process ends, so steps after a failure prove nothing if an exit follows.
     if ended and not later and (block is not None or after.steps < MANY):
         return None
+    mild = _MILD.get(event.context.level or "")
+    if mild is not None and after.finished and not ended:
+        return "went-on"  # what was only a warning did not keep the job from its end
     # A rank that prints its steps must print another one; for other processes it is enough that the job goes on.
-    enough = _MILD.get(event.context.level or "", STEPS if process is None else SEVERAL)
+    enough = mild or (STEPS if process is None else SEVERAL)
     if process in after.stepped if prints_steps else (after.steps if process is not None else after.moves) >= enough:
         return "went-on"
     return None

@@ -38,6 +38,9 @@ def _long_task(case: Case) -> Fact | None:
         if speaks and case.position(event) < first.get(rank, len(case.events)):
             last[rank] = event
     busy = {r: event for r, event in last.items() if event.kind == "task.started" and not _WAITING.search(event.text)}
+    # A rank that gave up waiting in a collective, as all others did, was not at its work.
+    if set(case.identity.ranks) <= (waited := set(case.value("collective.timed_out_ranks") or [])):
+        busy = {rank: event for rank, event in busy.items() if rank not in waited}
     if not busy:
         return None
     # Long work without a rank belongs to the ranks without output, if there are any.

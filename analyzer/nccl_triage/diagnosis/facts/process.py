@@ -157,8 +157,13 @@ def _first_code(case: Case) -> Fact | None:
 )
 def _clean_exit(case: Case) -> Fact | None:
     reports = [e for e in _reports(case) if case.rank(e) is not None]
-    if not reports or not any(e.fields.get("exitcode") == "-15" for e in reports):
-        return None  # older releases list only failures, so an absent rank means nothing
+    if not reports:
+        return None
+    ended = frozenset(case.identity.ranks)
+    if not any(e.fields.get("exitcode") == "-15" for e in reports):
+        # Older releases list only failures, so an absent rank may have been running, unless nobody was left to stop.
+        silent: list[int] = case.value("progress.silent_ranks") or []
+        ended = frozenset() if case.of("process.stopped") else case.presence.heard.intersection(silent)
     listed = {case.rank(e) for e in reports}
     by_host: dict[str | None, set[int]] = {}
     for rank, info in case.identity.ranks.items():
@@ -166,7 +171,7 @@ def _clean_exit(case: Case) -> Fact | None:
     absent: list[int] = []
     for ranks in by_host.values():
         if ranks & listed:
-            absent += [rank for rank in ranks if rank not in listed]
+            absent += [rank for rank in ranks if rank not in listed and rank in ended]
     return Fact(sorted(absent), reports[:2]) if absent else None
 
 
