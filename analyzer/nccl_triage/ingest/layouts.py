@@ -129,6 +129,8 @@ def alone_or_ranks(rule: Rule, match: re.Match[str], siblings: Siblings) -> bool
 
 #: Path components looked at: torchrun's layout needs four, with folders of its run and its node above.
 DEPTH = 6
+#: The layout of Ray's daemons that only watch a cluster: no job needs them.
+RAY_HELPER = "ray-helper"
 #: The layout of what is no log although it names a rank.
 FLIGHT_RECORDER = "flight-recorder"
 _DUMP = "trace_rank"
@@ -215,10 +217,15 @@ RULES: tuple[Rule, ...] = (
     _rule("ray-gcs", "gcs_server", r"gcs_server\.(?P<stream>out|err)(?:\.\d+)?$"),
     _rule("ray-driver", "job-driver-", r"job-driver-[^/]+\.log$"),
     _rule(
+        RAY_HELPER,
+        "",
+        r"(?:monitor|log_monitor|dashboard(?:_\w+)?)\.(?:log|(?P<stream>out|err))(?:\.\d+)?$",
+    ),
+    _rule(
         "ray-component",
         "",
-        r"(?:monitor|log_monitor|dashboard(?:_\w+)?|runtime_env_(?:agent|setup-[^/]+)|ray_client_server[^/]*"
-        r"|agent-\d+|event_[A-Z_]+)\.(?:log|(?P<stream>out|err))(?:\.\d+)?$",
+        r"(?:runtime_env_(?:agent|setup-[^/]+)|ray_client_server[^/]*|agent-\d+|event_[A-Z_]+)"
+        r"\.(?:log|(?P<stream>out|err))(?:\.\d+)?$",
     ),
     _rule(FLIGHT_RECORDER, _DUMP, rf"[^/]*{_DUMP}_?{_RANK}(?:\.(?:json|pkl|pickle|bin))?$"),
     # As the advice of the causes has stacks saved: stack.HOST.PID; with the rank, as ``hang`` saves them.

@@ -2,13 +2,15 @@
 
 A syslog holds lines of all daemons of a host, and the output of a job those of the tools that its scripts call. A
 daemon belongs to the job if some of its lines can only come from a job, or if daemons like it run jobs. An error of a
-tool counts if nothing else reports a failure. A long log without a line of a job is the log of something else.
+tool, or of a daemon that only watches a cluster, counts if nothing else reports a failure. A long log without a line of
+a job is the log of something else.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
+from nccl_triage.ingest.layouts import RAY_HELPER
 from nccl_triage.lazy_regex import lazily
 from nccl_triage.observations.event import Event
 from nccl_triage.observations.store import Observations
@@ -36,13 +38,18 @@ _TOOL = lazily(
 _ANYBODY = ("os", "net", "storage", "line", "data", "host")
 #: Kinds of lines that are about a process of a job, whatever prints them.
 _ENDS = ("process.exit", "process.crash", "memory.killed")
+#: Kinds of lines beside failures in which a program speaks of trouble.
+_SPEAKS = ("exception", "exception.frame", "salient")
 #: Number of lines from which an input should hold one of a job.
 LONG = 200
 
 
 def set_aside(events: Sequence[Event], observations: Observations) -> tuple[list[Event], list[Aside]]:
     """Return the events of the job and of what runs it, and the lines of other programs with the reason."""
-    own = [event for event in events if _is_job(event)]
+    watching = {path for path, info in observations.sources.items() if info.layout == RAY_HELPER}
+    if any(event.kind == "node.lost" for event in events):
+        watching = set()  # a node goes down with such a daemon
+    own = [event for event in events if _is_job(event) and event.source not in watching]
     services = {name for event in own if (name := event.context.service)}
     told = any(event.is_failure or event.kind == "exception" for event in own) or any(e.role == "progress" for e in own)
     long = sum(info.lines for info in observations.sources.values()) >= LONG
@@ -53,6 +60,8 @@ def set_aside(events: Sequence[Event], observations: Observations) -> tuple[list
             aside.append((event, "other-program"))
         elif told and (event.is_failure or event.kind == "salient") and _TOOL.match(event.text):
             aside.append((event, "tool"))
+        elif told and event.source in watching and (event.is_failure or event.kind in _SPEAKS):
+            aside.append((event, "other-program"))
         elif long and not own and event.is_failure and event.kind not in _ENDS:
             aside.append((event, "no-job"))
         else:

@@ -34,6 +34,7 @@ WORKS = (*ADVANCES, "recovered")
 #: Lines at the end of a log that may follow its last words: what NCCL prints while it shuts down.
 _LINES_BELOW = 3
 _WARNING = "NCCL WARN "
+_INFORMS = ("INFO", "I")
 _ERROR_LEVELS = ("ERROR", "FATAL", "CRITICAL", "E", "F")
 _ERROR = lazily(
     r"^(?:\S{1,60}: |\[[^\]]{1,60}\]:? ?){0,2}(?:\[(?i:error|fatal|critical)\]|(?i:error|fatal|critical)\b(?! ?(?:=|rate|bar)))"
@@ -104,6 +105,8 @@ def _without_failure(view: View) -> Outcome:
         return bad
     if leaving := view.telling("end"):
         return Outcome("finished", leaving[0])  # processes ended, and none said that anything was wrong
+    if stopped := view.telling(stops="cluster"):
+        return Outcome("cut", stopped[-1])  # the job is over, and its driver's log is not here
     if worked := _works(view):
         return Outcome("running", worked[-1])
     if view.observations.recorder:
@@ -262,7 +265,7 @@ def _is_farewell(event: Event) -> bool:
 
 def _is_unknown_end(view: View, event: Event) -> bool:
     """Tell whether a line may be the end of a process without a rank: an uncaught exception or a root cause."""
-    if view.rank(event) is not None or event.context.level in ("I", "INFO"):
+    if view.rank(event) is not None or event.context.level in _INFORMS:
         return False
     return event.role == "root" or (event.kind == "exception" and not is_communication(event))
 
@@ -270,6 +273,8 @@ def _is_unknown_end(view: View, event: Event) -> bool:
 def _each_file(view: View, found: list[Event]) -> Event | None:
     """Return the last such line of files without a common clock, if each says after its failures that its rank finished."""
     said = {event.source: event.line for event in found}
+    if found and all(e.context.level in _INFORMS and _is_farewell(e) for e in view.failures):
+        return found[-1]  # what is only logged for information is how a cluster clears up
     if not found or not set(view.identity.ranks) <= set(view.ranks(found)) or exits.exits_of(view):
         return None
     return found[-1] if all(event.line < said.get(event.source, 0) for event in view.failures) else None
