@@ -1,7 +1,8 @@
 """The order of events: certain within one source, and across sources where all of them carry times.
 
 Times come from different clocks. Sources without times are ordered by how far into their source each line stands, which
-says nothing certain about the order of their lines against each other.
+says nothing certain about the order of their lines against each other. Consoles of log stores export the newest line
+first: a source whose times run backwards is read from its end.
 
 Facts of hosts, which are collected beside the log, have no place in its order and come last. Facts of hosts outside the
 job are dropped. A host belongs to the job if the log names it or one of its addresses; if the log names none of the
@@ -12,24 +13,44 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Sequence
+from itertools import pairwise
 
 from nccl_triage.observations.event import Event
 from nccl_triage.observations.store import Observations
 from nccl_triage.parsers import times
 
+#: Steps back in time of a source that is written newest first, and how many more they are than steps forward.
+_BACKWARDS, _MOSTLY = 5, 10
 #: How signatures of host facts begin.
 _HOST_FACT = "host."
 
 
 def in_order(events: list[Event], observations: Observations) -> tuple[list[Event], bool]:
     """Return the events in order, and whether that order is certain across sources."""
-    events, facts = _split_host_facts(events)
+    events, facts = _split_host_facts(_oldest_first(events))
     dumps = observations.recorder.sources()
     if dumps and any(event.source not in dumps for event in events):
         # The clock of dumps is UTC, that of a log may be any. What dumps show together does not depend on the order.
         events = [event for event in events if event.source not in dumps]
     ordered, known = _by_time(events, observations)
     return ordered + facts, known
+
+
+def _oldest_first(events: list[Event]) -> list[Event]:
+    """Return the events with those of sources that are written newest first in reverse."""
+    times_of: dict[str, list[float]] = defaultdict(list)
+    for event in events:
+        if event.context.time is not None:
+            times_of[event.source].append(event.context.time)
+    reverse = set()
+    for source, found in times_of.items():
+        back = sum(after < before for before, after in pairwise(found))
+        if back >= _BACKWARDS and back >= _MOSTLY * sum(after > before for before, after in pairwise(found)):
+            reverse.add(source)
+    if not reverse:
+        return events
+    turned = {source: [event for event in events if event.source == source][::-1] for source in reverse}
+    return [turned[event.source].pop(0) if event.source in turned else event for event in events]
 
 
 def _by_time(events: list[Event], observations: Observations) -> tuple[list[Event], bool]:
@@ -49,7 +70,7 @@ def _by_time(events: list[Event], observations: Observations) -> tuple[list[Even
             time = times.with_year_of(event.context.time, year)
             first.setdefault(event.source, time)
             current[event.source] = max(time, current.get(event.source, time))
-        keyed.append((current.get(event.source), event.source, event.line, event))
+        keyed.append((current.get(event.source), event.source, len(keyed), event))
     # Events before a source's first stamp get that stamp.
     ordered = sorted(keyed, key=lambda k: (first[k[1]] if k[0] is None else k[0], k[1], k[2]))
     counts = Counter(event.source for event in events)

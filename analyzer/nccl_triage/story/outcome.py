@@ -106,7 +106,8 @@ def _without_failure(view: View) -> Outcome:
     if leaving := view.telling("end"):
         return Outcome("finished", leaving[0])  # processes ended, and none said that anything was wrong
     if stopped := view.telling(stops="cluster"):
-        return Outcome("cut", stopped[-1])  # the job is over, and its driver's log is not here
+        # A cluster is told to stop when its driver is gone: the job is over, and the log that says how is not here.
+        return Outcome("cut" if _works(view) or view.of("teardown") else "stopped", stopped[-1])
     if worked := _works(view):
         return Outcome("running", worked[-1])
     if view.observations.recorder:
@@ -208,9 +209,11 @@ def finished(view: View) -> Event | None:
     if None not in said and not set(view.identity.ranks) <= set(said):
         return None
     last = max(said.values())
+    # The line above a traceback ("Exception in thread ..") means what its exception does.
+    raised = {(e.source, int(e.fields["block"].partition("-")[0]) - 1): e for e in view.having("exception", "block")}
     for event in view.failures:
         end = said.get(view.rank(event), said.get(None, last))
-        if view.position(event) > end and not _is_farewell(event):
+        if view.position(event) > end and not _is_farewell(raised.get((event.source, event.line), event)):
             return None
         if view.position(event) < end and None not in said and _is_unknown_end(view, event):
             return None  # a process without a name failed, and did not say that it finished

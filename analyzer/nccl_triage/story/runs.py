@@ -4,7 +4,8 @@ A run begins with a line that says so (a launcher's banner, a scheduler's header
 before it had worked or ended. It also begins with a process that was not seen before and that starts after the end of a
 job, and with the next job step of Slurm. An agent whose workers have all ended gives up at once or starts others without
 a word, so that a step after its line is one of others. A log whose first lines come again word for word, with their times
-or steps, was written twice. What is not certainly a boundary does not split.
+or steps, was written twice. A launcher that starts all processes again may give each attempt a folder. What is not
+certainly a boundary does not split.
 
 Steps of one job may also run side by side (the head and the workers of a Ray cluster), so their ids alone separate
 nothing. A step follows another one only if the first is named for the last time before the second is named at all, and
@@ -14,13 +15,14 @@ if between them something starts, or a task ends that had ended before.
 from __future__ import annotations
 
 import re
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 
 from nccl_triage.lazy_regex import lazily
 from nccl_triage.numbers import listed
 from nccl_triage.observations.event import Event
+from nccl_triage.observations.store import SourceInfo
 from nccl_triage.story.exits import ends_job
 from nccl_triage.story.survived_failures import ADVANCES, RankOf, process_of, step_number
 
@@ -113,6 +115,23 @@ def split(events: Sequence[Event], rank_of: RankOf) -> list[Part]:
         parts[-1].events.append(event)
         seen.note(event, process)
     return parts
+
+
+def of_attempts(events: Sequence[Event], sources: Mapping[str, SourceInfo]) -> list[Part]:
+    """Return the runs of a job that its launcher started again, one of each attempt; none if the paths do not tell.
+
+    Containers are started again one by one, so their numbers say nothing about the job.
+    """
+    attempts: dict[int, Part] = {}
+    for event in events:
+        info = sources.get(event.source)
+        if info is None or info.attempt is None or info.layout == "kubernetes":
+            return []
+        attempts.setdefault(info.attempt, Part()).events.append(event)
+    parts = [attempts[number] for number in sorted(attempts)]
+    for part in parts[1:]:
+        part.opened_by = part.events[0]
+    return parts if len(parts) > 1 else []
 
 
 def _again(events: Sequence[Event]) -> set[int]:

@@ -66,7 +66,9 @@ def tell_story(observations: Observations, rules: RuleSet) -> Story:
         line_origins.correct_torn_hosts(error_codes.apply_code_tables(events, rules)), observations
     )
     identity = Identity(observations, events)
-    parts = runs.split(events, identity.rank_of) if known else [runs.Part(events)]
+    parts = runs.of_attempts(events, observations.sources)
+    if not parts:
+        parts = runs.split(events, identity.rank_of) if known else [runs.Part(events)]
     if len(parts) == 1:
         told = [_run(observations, events, known, identity)]
     else:
