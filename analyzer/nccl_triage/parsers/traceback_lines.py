@@ -65,6 +65,8 @@ MORE = lazily(r"(?:[:,(\\-]|\bvalidation errors? for [\w.]{1,120})\s*$")
 MAX_AT_ONCE = 8
 
 _NEW_RECORD = ("Traceback", "[", "(", "INFO", "WARNING", "=====", "-----")
+#: What ``multiprocessing`` and ``threading`` print above the traceback of a child process or a thread.
+_CHILD = lazily(r"^(?:Process|Exception in thread) [^\n]{1,120}:$")
 _NCCL_DETAIL = lazily(r"^nccl\w+(?:Error|Usage|Argument): |^Last error:$")
 #: What NCCL gives as its last error: it belongs to an exception of NCCL only, else another rank of the host says it.
 _NCCL_LAST = lazily(
@@ -121,6 +123,6 @@ def continues_message(message: str, stripped: str, raw: str) -> bool:
     last = message.splitlines()[-1].rstrip()
     if last.endswith("Last error:"):
         return True
-    if EXCEPTION.match(stripped) or stripped.startswith(_NEW_RECORD) or RECORD.match(stripped):
+    if EXCEPTION.match(stripped) or stripped.startswith(_NEW_RECORD) or RECORD.match(stripped) or _CHILD.match(stripped):
         return False
     return last.endswith((":", ",", "(", "-", "\\")) or len(message.splitlines()) < 3

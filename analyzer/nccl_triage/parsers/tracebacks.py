@@ -276,8 +276,9 @@ class TracebackParser:
             return True
         if current.mute:
             return False
-        if line.context.level is not None and line.context.level in ("INFO", "WARNING", "W", "I"):
-            return False
+        level = line.context.level
+        if level is not None and (block.context.level is None or level in ("INFO", "WARNING", "W", "I")):
+            return False  # the next record of a logger
         if not traceback_lines.continues_message(current.message, stripped, line.text):
             return False
         current.message = f"{current.message}\n{stripped}" if current.message else stripped
