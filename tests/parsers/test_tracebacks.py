@@ -224,3 +224,23 @@ def test_an_exception_without_a_message_takes_no_other_line_for_it() -> None:
 def test_a_plain_exception_counts_when_it_says_something(last: str, kinds: list[str]) -> None:
     text = f'Traceback (most recent call last):\n  File "/a/train.py", line 7, in main\n    run()\n{last}\n'
     assert [event.fields.get("type") for event in run(TracebackParser(), text)] == kinds
+
+
+@pytest.mark.parametrize(
+    "below",
+    [
+        "ERROR 11-27 21:03:13 [serve.py:47] Engine core proc EngineCore_0 died unexpectedly (exit code 1)",
+        "Process EngineCore_0:",
+        "Exception in thread Thread-3 (_monitor):",
+    ],
+)
+def test_what_is_printed_below_is_no_part_of_the_message(below: str) -> None:
+    text = 'Traceback (most recent call last):\n  File "/app/serve.py", line 24, in engine\n    x[k]\nIndexError: list index out of range\n'
+    (event,) = [e for e in run(TracebackParser(), f"{text}{below}\n") if e.fields.get("type")]
+    assert event.fields["message"] == "list index out of range"
+
+
+def test_a_message_of_several_records_goes_on() -> None:
+    lines = ["Traceback (most recent call last):", '  File "/app/serve.py", line 24, in engine', "    x[k]", "ValueError: bad sizes:", "4 and 5"]  # fmt: skip
+    (event,) = run(TracebackParser(), "".join(f"ERROR 11-27 21:03:13 [core.py:586] {line}\n" for line in lines))
+    assert event.fields["message"] == "bad sizes:\n4 and 5"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from nccl_triage.diagnosis.case import Case
 from nccl_triage.engine.schema import RuleSet
 from nccl_triage.observations.store import Observations
-from tests.scan_helpers import scan_text
+from tests.scan_helpers import diagnose_text, scan_text
 
 STOPPED = "W1121 22:58:02.866000 10948 torch/distributed/elastic/multiprocessing/api.py:1028] Sending process 10954 closing signal SIGTERM\n"
 SAVES = "2025-11-21 22:57:50,100 INFO [rank 0/2] saving checkpoint step_5 (26.9 GB) to /mnt/nfs/checkpoints\n"
@@ -37,3 +37,23 @@ def test_files_without_any_stamp_stand_by_their_share(rules: RuleSet) -> None:
     case = ordered(rules, one=undated, two=undated)
     assert [e.source for e in case.events if e.kind == "step"] == ["one", "two"]
     assert not case.order_known
+
+
+def test_an_export_with_the_newest_line_first_is_read_from_its_end(rules: RuleSet) -> None:
+    """Consoles of log stores write it so. What stands at the top came last, and is not what the job went on after."""
+    lines = [f"2025-11-21T22:57:{n:02d}.100Z w-{n % 2} [rank{n % 2}]: step {n}/90 loss 2.0" for n in range(10, 30)]
+    lines += [
+        "2025-11-21T22:57:31.100Z w-1 [rank1]: KeyError: 'label'",
+        "2025-11-21T22:57:32.100Z w-0 [rank0]: RuntimeError: [/gloo/transport/tcp/pair.cc:553] Connection closed by peer [10.0.0.3]:24001",
+    ]
+    for order in (lines, lines[::-1]):
+        found = diagnose_text("\n".join(order) + "\n", rules)
+        assert (found.cause, found.case.story.outcome.state) == ("application-exception", "failed")
+        assert [culprit.rank for culprit in found.candidates[0].culprits] == [1]
+
+
+def test_a_clock_that_is_set_back_turns_nothing_round(rules: RuleSet) -> None:
+    lines = [f"2025-11-21 22:57:{n:02d},100 INFO step {n}/90 loss 2.0\n" for n in range(10, 30)]
+    set_back = [f"2025-11-21 22:50:{n:02d},100 INFO step {n}/90 loss 2.0\n" for n in range(30, 33)]
+    case = ordered(rules, log="".join(lines + set_back))
+    assert [e.line for e in case.events if e.kind == "step"][-1] == 23

@@ -5,8 +5,12 @@ from __future__ import annotations
 import pytest
 
 from nccl_triage.classifier.features import extract
+from nccl_triage.document.diagnosis import Diagnosis, diagnose_observations
 from nccl_triage.engine.schema import RuleSet
-from tests.scan_helpers import diagnose_text
+from nccl_triage.ingest.layouts import read_path
+from nccl_triage.observations.store import Observations
+from nccl_triage.scan.scanner import Scanner
+from tests.scan_helpers import diagnose_text, lines
 
 STEPS = "".join(f"step {n}/100 loss 2.{n}\n" for n in range(1, 8))
 SYSLOG = "Jun  3 09:00:0{n} node7 {program}[{pid}]: {text}\n"
@@ -75,3 +79,57 @@ def test_a_tool_counts_where_nothing_else_tells(rules: RuleSet) -> None:
 def test_a_long_log_without_a_job_accuses_nobody(rules: RuleSet) -> None:
     other = "".join(f"081109 203615 {n} INFO dfs.DataNode: block {n} received\n" for n in range(300))
     assert diagnose_text(other + "Received signal 15 (SIGTERM), exiting\n", rules).verdict != "diagnosed"
+
+
+WORKER = "worker-0a1b2c3d4e5f-01000000-4711"
+PORT_TAKEN = "".join(
+    f"2026-11-27 21:14:3{n},830\tWARNING http_server_agent.py:79 -- Failed to bind to port 52365 (attempt {n}/6). Retrying in 0.18s."
+    " Error: [Errno 98] error while attempting to bind on address ('10.0.0.2', 52365): address already in use\n"
+    for n in range(1, 6)
+)
+RAISED = (
+    "Traceback (most recent call last):\n"
+    '  File "/app/reward.py", line 9, in __init__\n    import flash_kernels\n'
+    "ModuleNotFoundError: No module named 'flash_kernels'\n"
+)
+DAEMONS_STOP = {
+    "raylet.out": "[2026-11-27 21:15:22,186 I 17996 17996] (raylet) main.cc:1174: received SIGTERM. Existing local drain request = None\n",
+    "gcs_server.out": "[2026-11-27 21:15:22,251 I 17829 17829] (gcs_server) gcs_server_main.cc:266: GCS server received SIGTERM, shutting down...\n",
+}  # fmt: skip
+AGENT_FAILED = "[2026-11-27 21:14:50,100 E 310 350] (raylet) agent_manager.cc:79: The raylet exited immediately because one Ray agent failed, agent_name = dashboard_agent.\n"  # fmt: skip
+OWNER_GONE = "[2026-11-27 21:15:21,100 I 17996 17996] (raylet) node_manager.cc:900: Killing leased worker because its owner died.\n"
+
+
+def session(rules: RuleSet, **files: str) -> Diagnosis:
+    """Return the diagnosis of the folder of a Ray session; ``_`` stands for the dot of a name."""
+    found = Observations()
+    for name, text in files.items():
+        info = read_path(f"session_latest/logs/{name}")
+        found.absorb(Scanner(rules).scan(lines(text, info), info))
+    return diagnose_observations(found, rules)
+
+
+def test_a_helper_of_ray_without_its_port_ended_no_job(rules: RuleSet) -> None:
+    files = {"dashboard_agent.log": PORT_TAKEN, f"{WORKER}.err": RAISED}
+    assert session(rules, **files).cause == "application-exception"
+    assert session(rules, **{**files, f"{WORKER}.err": STEPS}).verdict != "diagnosed"
+    assert session(rules, **{**files, f"{WORKER}.err": "", "raylet.out": AGENT_FAILED}).cause == "port-in-use"
+    assert session(rules, **{"dashboard_agent.log": PORT_TAKEN}).cause == "port-in-use", "nothing else tells"
+
+
+def test_a_ray_session_that_is_taken_down_was_not_stopped(rules: RuleSet) -> None:
+    raylet = {**DAEMONS_STOP, "raylet.out": OWNER_GONE + DAEMONS_STOP["raylet.out"]}
+    assert session(rules, **raylet, **{f"{WORKER}.err": RAISED}).cause == "application-exception"
+    finished = session(rules, **raylet, **{f"{WORKER}.out": STEPS + "Training finished\n"})
+    assert (finished.verdict, finished.case.story.outcome.state) == ("healthy", "finished")
+
+
+def test_a_ray_session_that_is_over_is_not_at_work(rules: RuleSet) -> None:
+    """What the driver printed is not in the folder of its session."""
+    over = session(rules, **DAEMONS_STOP, **{f"{WORKER}.out": STEPS})
+    assert (over.verdict, over.case.story.outcome.state) == ("unknown", "cut")
+
+
+def test_a_raylet_that_is_stopped_alone_was_stopped_from_outside(rules: RuleSet) -> None:
+    alone = session(rules, **{"raylet.out": DAEMONS_STOP["raylet.out"]})
+    assert (alone.cause, alone.case.story.outcome.state) == ("job-preempted", "stopped")

@@ -65,3 +65,24 @@ def test_a_finished_rank_is_not_a_finished_job(rules: RuleSet) -> None:
     assert diagnose_text(one, rules).verdict != "healthy"
     every = ranks + "".join(f"[rank{rank}]: training finished\n" for rank in range(3)) + BROKEN
     assert diagnose_text(every, rules).verdict == "healthy"
+
+
+RESULT = (
+    "Result(metrics={'loss': 0.06, 'step': 5}, checkpoint=None, error=None, path='/r/run', metrics_dataframe=  loss)\n"
+)
+THREAD = (
+    "(Cleaner pid=24380) Exception in thread CleanerMonitor:\n"
+    "(Cleaner pid=24380) Traceback (most recent call last):\n"
+    '(Cleaner pid=24380)   File "/app/monitor.py", line 9, in run\n'
+    "(Cleaner pid=24380)     self.ask()\n"
+    "(Cleaner pid=24380) {}\n"
+)
+
+
+def test_threads_that_ask_a_cluster_that_is_gone_undo_no_end(rules: RuleSet) -> None:
+    gone = THREAD.format("ray.exceptions.RpcError: Timed out while waiting for GCS to become available.")
+    assert diagnose_text(STEPS + RESULT + gone, rules).verdict == "healthy"
+    assert diagnose_text(STEPS + RESULT + THREAD.format("KeyError: 'label'"), rules).verdict != "healthy"
+    assert (
+        diagnose_text(STEPS + RESULT.replace("error=None", "error=ValueError('x')") + gone, rules).verdict != "healthy"
+    )

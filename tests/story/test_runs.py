@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import pytest
 
+from nccl_triage.document.diagnosis import Diagnosis, diagnose_observations
 from nccl_triage.engine.schema import RuleSet
-from tests.scan_helpers import diagnose_text
+from nccl_triage.observations.store import Observations, SourceInfo
+from nccl_triage.scan.scanner import Scanner
+from tests.scan_helpers import diagnose_text, lines
 
 GOOD = "".join(f"step {n}/5 loss 2.{n}\n" for n in range(1, 6)) + "Training completed.\n"
 OOM = "step 1/5 loss 2.1\ntorch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB.\n"
@@ -149,3 +152,52 @@ def test_an_agent_that_gave_up_has_started_nobody(rules: RuleSet) -> None:
     assert (other.cause, len(other.case.story.runs)) == ("application-exception", 1), (
         "another host has an agent of its own"
     )
+
+
+def attempts(rules: RuleSet, *texts: str, layout: str = "torchrun") -> Diagnosis:
+    """Return the diagnosis of attempts whose ranks have a file each."""
+    found = Observations()
+    for number, text in enumerate(texts):
+        for rank in range(2):
+            path = f"run/attempt_{number}/{rank}/stderr.log"
+            info = SourceInfo(path, layout=layout, attempt=number, local_rank=rank)
+            found.absorb(Scanner(rules).scan(lines(text, info), info))
+    return diagnose_observations(found, rules)
+
+
+def test_the_last_attempt_decides_though_no_line_has_a_time(rules: RuleSet) -> None:
+    found = attempts(rules, OOM, GOOD)
+    assert (found.verdict, len(found.case.story.runs)) == ("healthy", 2)
+    assert attempts(rules, GOOD, OOM).cause == "gpu-out-of-memory"
+    assert attempts(rules, OOM, PORT).cause == "port-in-use"
+
+
+def test_containers_that_start_again_one_by_one_are_one_run(rules: RuleSet) -> None:
+    found = attempts(rules, OOM, GOOD, layout="kubernetes")
+    assert (found.cause, len(found.case.story.runs)) == ("gpu-out-of-memory", 1)
+
+
+SET_UP = "trainer-{0}  | [rank{0}]: process group ready, world size 2\n"
+RAISES = (
+    "trainer-{0}  | [rank{0}]: Traceback (most recent call last):\n"
+    'trainer-{0}  | [rank{0}]:   File "/app/train.py", line 9, in <module>\n'
+    "trainer-{0}  | [rank{0}]:     x = y[k]\n"
+    "trainer-{0}  | [rank{0}]: KeyError: 'label'\n"
+)
+WORKED = "trainer-{0}  | [rank{0}]: step 1/9 loss 2.1\n"
+
+
+def test_ranks_that_start_again_after_all_raised_begin_a_run(rules: RuleSet) -> None:
+    ends = "".join(part.format(rank) for part in (SET_UP, RAISES) for rank in range(2))
+    works = "".join(part.format(rank) for part in (SET_UP, WORKED) for rank in range(2))
+    found = diagnose_text(ends + works, rules)
+    assert (found.verdict, len(found.case.story.runs)) == ("healthy", 2)
+
+
+def test_logs_of_ranks_one_below_the_other_are_one_run(rules: RuleSet) -> None:
+    """Another rank that starts after the exception of one is not that one again."""
+    log = "".join(part.format(0) for part in (SET_UP, WORKED, RAISES)) + "".join(
+        part.format(1) for part in (SET_UP, WORKED)
+    )
+    found = diagnose_text(log, rules)
+    assert (found.cause, len(found.case.story.runs)) == ("application-exception", 1)

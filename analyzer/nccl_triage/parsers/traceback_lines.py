@@ -123,6 +123,11 @@ def continues_message(message: str, stripped: str, raw: str) -> bool:
     last = message.splitlines()[-1].rstrip()
     if last.endswith("Last error:"):
         return True
-    if EXCEPTION.match(stripped) or stripped.startswith(_NEW_RECORD) or RECORD.match(stripped) or _CHILD.match(stripped):
+    if (
+        EXCEPTION.match(stripped)
+        or stripped.startswith(_NEW_RECORD)
+        or RECORD.match(stripped)
+        or _CHILD.match(stripped)
+    ):
         return False
     return last.endswith((":", ",", "(", "-", "\\")) or len(message.splitlines()) < 3
