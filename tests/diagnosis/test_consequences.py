@@ -129,3 +129,19 @@ def test_a_request_to_a_server_that_is_not_named_is_the_program_s_own(rules: Rul
     server = "requests.exceptions.ConnectionError: HTTPConnectionPool(host='10.0.0.7', port=8000): Max retries exceeded with url: /generate (Caused by NewConnectionError('Connection refused'))"
     named = diagnose_text(TRACE.format(**asked, what=server) + others, rules)
     assert named.cause != "application-exception", "the server may be one of the job"
+
+
+def test_whoever_asks_for_a_result_is_not_the_worker_that_was_killed(rules: RuleSet) -> None:
+    """A controller raises again what became of another process."""
+    text = (
+        'Traceback (most recent call last):\n  File "/app/main.py", line 4, in <module>\n    ray.get(task)\n'
+        "ray.exceptions.RayTaskError(OutOfMemoryError): ray::TaskRunner.run() (pid=32025, ip=10.9.0.2, actor_id=c6e6)\n"
+        '  File "/app/main.py", line 122, in run\n    scores = ray.get(reward.score.remote(step))\n'
+        "ray.exceptions.OutOfMemoryError: 1 worker(s) were killed due to the node running low on memory. Memory on the node"
+        " (IP: 10.9.0.22, ID: 76b0) was 9.54GB used / 10.00GB limit (0.954)\n"
+        "Selected to kill: (Actor(f6d5): job ID=01000000, lease ID=0400, task name=RewardWorker.__init__,"
+        " required resources={}, pid=32236, actual memory used=4.89GB\n"
+    )
+    found = diagnose_text(text, rules)
+    assert found.cause == "host-out-of-memory"
+    assert [(c.pid, c.address) for c in found.candidates[0].culprits] == [(32236, "10.9.0.22")]
