@@ -217,7 +217,6 @@ def _dead_actor(case: Case) -> list[Culprit]:
         # The reporting driver may run on another host, so prefer lines of the process itself.
         own = next((one for one in case.events if one.context.pid == number and case.host(one) is not None), None)
         address = event.fields.get("address") or (_address_in_block(case, event) if own is None else None)
-        address = address or (_only_address(case, event.kind) if own is None else None)
         host = case.identity.host_of_address(address) if address else case.host(own or event)
         return [Culprit(None, host, address, number, None, why)]
     return []
@@ -244,12 +243,6 @@ def _address_in_block(case: Case, died: Event) -> str | None:
         if event.source == died.source and abs(died.line - event.line) <= _BLOCK:
             return event.fields["value"]
     return None
-
-
-def _only_address(case: Case, kind: str) -> str | None:
-    """Return the address that lines of a kind name, None if they name several."""
-    found = {event.fields["address"] for event in case.having(kind, "address")}
-    return found.pop() if len(found) == 1 else None
 
 
 def _node_of_actor(case: Case) -> list[Culprit]:

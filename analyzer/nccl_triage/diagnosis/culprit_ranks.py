@@ -161,7 +161,8 @@ def _evidence(case: Case, weighed: Weighed) -> list[Culprit]:
         if found.rank is not None:
             return [found]
     # The last line of a traceback that Ray relays carries no process, but the header of the traceback does.
-    for event in strongest(weighed):
+    # Whoever asked for a result raises again what became of another process.
+    for event in (event for event in strongest(weighed) if event.kind not in ("memory.killed", "process.lost")):
         for block in tracebacks(case):
             inside = block.source == event.source and block.line <= event.line <= block.last_line
             if inside and (case.rank(block) is not None or case.host(block) or block.context.address):
