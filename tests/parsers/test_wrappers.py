@@ -75,6 +75,7 @@ from nccl_triage.parsers.wrappers import WrapperProfile, peel
             "boom",
             {"level": "ERROR"},
         ),
+        ("2025-06-03:14:14:31,348 ERROR    [evaluator.py:14] boom", "boom", {"level": "ERROR"}),
         ("[36m(ActorModelRayActor pid=1048, ip=10.0.195.96)[0m hello", "hello", {"pid": 1048}),
         ("[2025-06-03 10:05:00 DP1 TP3] Decode batch.", "Decode batch.", {"group_rank": 3, "program": "sglang"}),
         ("(Worker_TP3_EP3 pid=901) ERROR boom", "ERROR boom", {"group_rank": 3, "program": "vllm"}),
@@ -159,6 +160,7 @@ def test_peeling_ends_on_hostile_nesting() -> None:
     ("stamp", "shown"),
     [
         ("2025-06-03 14:14:31,348", "2025-06-03 14:14:31"),
+        ("2025-06-03:14:14:31,348", "2025-06-03 14:14:31"),
         ("06/03/2025 14:00:00", "2025-06-03 14:00:00"),
         ("Jun  3 14:14:31", "06-03 14:14:31"),
         ("Tue Jun  3 14:14:31 2025", "2025-06-03 14:14:31"),

@@ -146,3 +146,21 @@ def test_a_warning_did_not_keep_a_job_from_finishing(rules: RuleSet) -> None:
     assert diagnose_text(errors + end, rules).cause == "gpu-out-of-memory"
     killed = "E1123 10:22:31.418000 40112 torch/distributed/elastic/multiprocessing/api.py:1002] failed (exitcode: 1) local_rank: 1 (pid: 402) of binary: /opt/venv/bin/python3\n"
     assert diagnose_text(WARNED + end + killed, rules).verdict != "healthy"
+
+
+LOGGED = "2026-11-27:21:03:1{n},916 ERROR    [evaluator.py:14] sample {n}: the solution failed its test\n" + UNCAUGHT
+WORK = "2026-11-27:21:03:19,240 INFO     [evaluator.py:16] humaneval: accuracy 0.764 (3 samples failed)\n"
+
+
+def test_who_logs_the_same_again_and_again_and_goes_on_lives(rules: RuleSet) -> None:
+    """An evaluation counts the samples that fail; nobody knows the lines of its ordinary work."""
+    counted = "".join(LOGGED.format(n=n) for n in range(3))
+    found = diagnose_text(counted + WORK, rules)
+    assert (found.verdict, {reason for _, reason in found.case.aside}) == ("unknown", {"again", "caught"})
+    assert diagnose_text(counted, rules).cause == "application-exception", "nothing follows the last one"
+    assert diagnose_text(LOGGED.format(n=1) + WORK, rules).cause == "application-exception", "it may clean up and exit"
+
+
+def test_steps_before_such_exceptions_show_no_job_at_work(rules: RuleSet) -> None:
+    found = diagnose_text(STEPS + "".join(LOGGED.format(n=n) for n in range(3)) + WORK, rules)
+    assert (found.verdict, found.case.story.outcome.state) == ("unknown", "cut")

@@ -204,9 +204,9 @@ _CERTAIN: tuple[tuple[str, str, re.Pattern[str], line_context.Handler], ...] = t
         (
             "python-level",
             "0123456789",
-            r"(?P<ts>\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d(?:[.,]\d+)?) ?-? ?\[?"
+            r"(?P<ts>\d{4}-\d\d-\d\d[ T:]\d\d:\d\d:\d\d(?:[.,]\d+)?) ?-? ?\[?"
             + _LEVELS
-            + r"\]?:?(?: - [A-Za-z_][\w.]{0,60} -| -| \[(?!(?i:rank))[\w.<>]+\])? ",
+            + r"\]?:?(?: - [A-Za-z_][\w.]{0,60} -| -| {1,8}\[(?!(?i:rank))[\w.<>]+(?::\d{1,6})?\])? ",
             line_context.log_record,
         ),
         (

@@ -21,7 +21,7 @@ _MONTHS = {
         ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"), 1
     )
 }
-_ISO = lazily(r"(?P<y>\d{4})-(?P<mo>\d\d)-(?P<d>\d\d)[ T_](?P<h>\d\d):(?P<mi>\d\d):(?P<s>\d\d)(?:[.,](?P<f>\d{1,9}))?")
+_ISO = lazily(r"(?P<y>\d{4})-(?P<mo>\d\d)-(?P<d>\d\d)[ T_:](?P<h>\d\d):(?P<mi>\d\d):(?P<s>\d\d)(?:[.,](?P<f>\d{1,9}))?")
 _US = lazily(r"(?P<mo>\d\d)/(?P<d>\d\d)/(?P<y>\d{4}) (?P<h>\d\d):(?P<mi>\d\d):(?P<s>\d\d)")
 _SYSLOG = lazily(
     r"(?P<mon>[A-Z][a-z]{2})\s+(?P<d>\d{1,2}) (?:(?P<y>\d{4}) )?(?P<h>\d\d):(?P<mi>\d\d):(?P<s>\d\d)(?: (?P<y2>\d{4}))?"

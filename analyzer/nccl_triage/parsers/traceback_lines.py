@@ -53,7 +53,7 @@ _GOES_ON = lazily(
 EXECUTING = "Error executing job with overrides:"
 #: A logger's record, which may stand in front of the traceback's own header.
 RECORD = lazily(
-    r"^(?:(?:DEBUG|INFO|WARN(?:ING)?|ERROR|CRITICAL|FATAL)\b|[IWEF]\d{4} |\[?\d{4}-\d{2}-\d{2}[T ]\d|\d{2}:\d{2}:\d{2}\b"
+    r"^(?:(?:DEBUG|INFO|WARN(?:ING)?|ERROR|CRITICAL|FATAL)\b|[IWEF]\d{4} |\[?\d{4}-\d{2}-\d{2}[T :]\d|\d{2}:\d{2}:\d{2}\b"
     r"|srun: |slurmstepd: |\+ \S|Set the environment variable HYDRA_FULL_ERROR)"
 )
 #: Where an exception ends that nobody caught: in the module that is run, or where a process or thread begins.

@@ -72,6 +72,8 @@ class _Block:
     outermost: str | None = None
     #: What the line above says: ignored, uncaught (by a launcher that prints it), logged.
     fate: str | None = None
+    #: Whether a record about ordinary work follows.
+    goes_on: bool = False
     #: It is printed by another process than the one that raised.
     relayed: bool = False
 
@@ -86,6 +88,8 @@ class _Block:
         self.context.pid, self.context.address = int(header["pid"]), header["ip"]
 
 
+#: Levels of records about ordinary work.
+_AT_WORK = ("INFO", "I", "DEBUG", "D")
 #: Signature id of an assembled traceback.
 TRACEBACK = "python.traceback"
 
@@ -154,7 +158,10 @@ class TracebackParser:
             return events
         block.seen += 1
         if block.seen > MAX_BLOCK_LINES or not self._take(block, line):
+            block.goes_on = line.context.level in _AT_WORK
             events.extend(self._close(key))
+            if line.context.level is not None:
+                self._headed[key] = ("logged", line.number)  # the next traceback may stand right below
         return events
 
     def give_up(self, number: int) -> list[Event]:
@@ -317,6 +324,8 @@ class TracebackParser:
             fields["fate"] = fate
         if block.relayed:
             fields["relayed"] = "yes"
+        if block.goes_on:
+            fields["below"] = "work"
         text = f"{first.type}: {first.message}" if first.message else first.type
         return [
             Event(

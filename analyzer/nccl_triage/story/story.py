@@ -92,7 +92,13 @@ def _run(
     survived = [item for scope in whole.scopes() for item in survived_failures.survived(scope, whole.rank)]
     gone = {id(event) for event, _ in survived}
     view = View(observations, [event for event in events if id(event) not in gone], identity, known)
-    return Run(view.events, identity, outcome_of(view), [*aside, *survived], printed, opened_by)
+    outcome = outcome_of(view)
+    if outcome.state == "running" and outcome.event is not None:
+        # A program that logged an exception and printed more may have gone on to its end, without working again.
+        last = whole.position(outcome.event)
+        if any(why == "caught" and "below" in event.fields and whole.position(event) > last for event, why in survived):
+            outcome = Outcome("cut", outcome.event)
+    return Run(view.events, identity, outcome, [*aside, *survived], printed, opened_by)
 
 
 def _with_kinds(events: list[Event], rules: RuleSet) -> list[Event]:

@@ -1,12 +1,14 @@
 """Failures that the job survived: their lines are set aside, however severe their words.
 
 A failure was survived if what it affected went on: the same process took another step, or the job as a whole took two
-new ones. An exception after a logger's record was caught, unless an exit follows. An exception that its process raises
-again was not the end of that process.
+new ones. An exception after a logger's record was caught, unless an exit follows, if its process then prints what it
+printed before, or goes on after it logged the same several times. An exception that its process raises again was not the
+end of that process.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Container, Hashable, Iterable, Sequence
 from dataclasses import dataclass, field
 
@@ -158,6 +160,7 @@ def survived(events: Sequence[Event], rank_of: RankOf) -> list[Survived]:
     blocks = _blocks(events)
     processes = [process_of(event, rank_of(event)) for event in events]
     logged = _logged(events, processes)
+    logged_as = Counter((p, _words(e)) for e, p in zip(events, processes, strict=True) if _fate(e, logged) == "logged")
     times_of = _times(events)
     printing = {process for event, process in zip(events, processes, strict=True) if event.kind in PROVES}
     reasons: dict[int, str] = {}
@@ -181,8 +184,10 @@ def survived(events: Sequence[Event], rank_of: RankOf) -> list[Survived]:
                     event, process, after, block, fate, prints_steps, _stepped_later(event, times_of[id(event)], after)
                 )
             if reason is None and fate == "logged" and not after.ended_beside(event, block):
-                # It goes on as before if it prints again what it printed before.
-                reason = "caught" if any(first[name] < place for name in after.printed) else None
+                # It goes on as before if it prints again what it printed before, or goes on after it logged the same often.
+                again = any(first[name] < place for name in after.printed)
+                often = block is not None and "below" in block.fields and logged_as[process, _words(block)] >= AGAIN
+                reason = "caught" if again or often else None
             if reason is not None:
                 reasons[id(event)] = reason
             elif event.kind in ENDS or event.kind in EXCEPTIONS:
