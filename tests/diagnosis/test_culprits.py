@@ -124,6 +124,26 @@ def test_who_never_reached_the_barrier_of_the_store(
     assert (fact or []) == culprits
 
 
+COUNTED = "torch.distributed.DistStoreError: Timed out after 9 seconds waiting for clients. {}/3 clients joined."
+NO_KEY = "torch.distributed.DistStoreError: wait timeout after 8000ms, keys: /default_pg/0//cpu//0/0"
+
+
+@pytest.mark.parametrize(
+    ("joined", "waiting", "culprits"),
+    [(2, [1], [2]), (2, [], []), (1, [], []), (1, [1], [2]), (2, [1, 2], [])],
+    ids=[
+        "one never joined",
+        "one of those who joined is not heard",
+        "most are missing",
+        "more are heard",
+        "all are heard",
+    ],
+)
+def test_who_was_not_counted_by_the_store(joined: int, waiting: list[int], culprits: list[int], rules: RuleSet) -> None:
+    text = f"[rank0]: {COUNTED.format(joined)}\n" + "".join(f"[rank{rank}]: {NO_KEY}\n" for rank in waiting)
+    assert (diagnose_text(text, rules).case.value("rendezvous.barrier_missing_ranks") or []) == culprits
+
+
 @pytest.mark.parametrize(
     ("address", "hosts"),
     [("::ffff:10.9.8.7", ["10.9.8.7"]), ("10.9.8.7", ["10.9.8.7"]), ("::ffff:127.0.0.1", []), ("head-0", ["head-0"])],

@@ -9,6 +9,7 @@ import pytest
 from nccl_triage.api import diagnose
 from nccl_triage.diagnosis.case import Case
 from nccl_triage.engine.schema import RuleSet
+from nccl_triage.observations.store import Observations
 from tests.scan_helpers import diagnose_text, scan_text
 
 GATHER = (
@@ -83,3 +84,23 @@ def test_a_local_rank_of_one_node_is_the_rank(tmp_path: Path) -> None:
     torchrun_files(tmp_path / "job7_aaaa", 0, "", CLOSED)
     torchrun_files(tmp_path / "job7_aaaa", 1, "", BAD)
     assert culprits(tmp_path) == [1]
+
+
+def said_by(rules: RuleSet, **files: str) -> list[int | None]:
+    """Return the ranks of the exceptions in files, which have no rank in their names."""
+    found = Observations()
+    for name, text in files.items():
+        found.absorb(scan_text(text, rules, name))
+    case = Case(found, rules)
+    return sorted({case.rank(event) for event in case.of("python.exception_line")}, key=str)
+
+
+RAISED = "[rank{}]: set-up begins\n[rank{}]: step 1/9 loss 2.1\nKeyError: 'label'\n"
+
+
+def test_a_file_that_names_one_rank_is_its_own_where_every_rank_has_one(rules: RuleSet) -> None:
+    output, again, other = (RAISED.format(rank, rank) for rank in (0, 1, 2))
+    assert said_by(rules, output=output, output1=again, output2=other) == [0, 1, 2]
+    assert said_by(rules, output=output, output8=RAISED.format(8, 8)) == [None], "the first ranks of two nodes"
+    assert said_by(rules, output=output, output1=again, launcher="KeyError: 'label'\n") == [None]
+    assert said_by(rules, output=output) == [None], "one file may hold the lines of all"

@@ -64,6 +64,7 @@ class Identity:
         self._by_local: dict[tuple[str | None, int], Counter[int]] = defaultdict(Counter)
         self._by_folder: dict[str, Counter[int]] = defaultdict(Counter)
         self._folders = _process_folders(observations)
+        self._of_source = self._files_of_ranks()
         self._pid_host: dict[int, Counter[str]] = defaultdict(Counter)
         self._gpu_pids: dict[tuple[str | None, int], set[int]] = defaultdict(set)
         self._group_differs = False
@@ -88,6 +89,17 @@ class Identity:
             self.world_size = len(members) or None
 
     # -- building ---------------------------------------------------------------------------------------------
+
+    def _files_of_ranks(self) -> dict[str, int]:
+        """Return the rank of each source if every rank has one of its own, whatever the files are called."""
+        named: dict[str, set[int]] = {event.source: set() for event in self._events}
+        for event in self._events:
+            if event.context.rank is not None:
+                named[event.source].add(event.context.rank)
+        ranks = [next(iter(found)) for found in named.values() if len(found) == 1]
+        if len(ranks) < 2 or sorted(ranks) != list(range(len(named))):
+            return {}
+        return dict(zip(named, ranks, strict=True))
 
     def _explicit_rank(self, event: Event) -> int | None:
         """Return the global rank that the line itself states, or None."""
@@ -239,7 +251,8 @@ class Identity:
                 return found_local
         if context.group_rank is not None and not self._group_differs:
             return context.group_rank
-        return self._rank_of_gpu(event)
+        alone = self._of_source.get(event.source)
+        return alone if alone is not None else self._rank_of_gpu(event)
 
     def _rank_of_child(self, pid: int | None, host: str | None) -> int | None:
         """Return the rank of a child process that its launcher names."""

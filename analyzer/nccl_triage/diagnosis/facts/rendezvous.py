@@ -73,7 +73,7 @@ def _gone(case: Case) -> Fact | None:
 def _barrier(case: Case) -> Fact | None:
     failed = case.having("rendezvous.failed", "key", "joined")
     if not failed:
-        return None
+        return _uncounted(case)
     key = failed[-1].fields.get("key")
     events = [
         e
@@ -87,6 +87,21 @@ def _barrier(case: Case) -> Fact | None:
     if not joined <= len(waiting) < world <= MOST_RANKS:
         return None
     return Fact(sorted(set(range(world)) - waiting), events[-2:])
+
+
+def _uncounted(case: Case) -> Fact | None:
+    """Return the ranks that the store did not count, if all that it did count gave up waiting there."""
+    counts = case.having("rendezvous.failed", "joined", "world")
+    if not counts:
+        return None
+    joined, world = (int(counts[-1].number(name) or 0) for name in ("joined", "world"))
+    waiting = set(case.ranks(case.of("rendezvous.failed")))
+    # Agents of nodes may be counted instead of ranks. If most are missing, the store is at fault.
+    if not joined <= len(waiting) < world <= MOST_RANKS or max(case.identity.ranks, default=0) >= world:
+        return None
+    if 2 * len(waiting) < world:
+        return None
+    return Fact(sorted(set(range(world)) - waiting), counts[-1:])
 
 
 @fact(
