@@ -49,8 +49,8 @@ def _oldest_first(events: list[Event]) -> list[Event]:
             reverse.add(source)
     if not reverse:
         return events
-    turned = {source: [event for event in events if event.source == source][::-1] for source in reverse}
-    return [turned[event.source].pop(0) if event.source in turned else event for event in events]
+    turned = {source: reversed([event for event in events if event.source == source]) for source in reverse}
+    return [next(turned[event.source]) if event.source in turned else event for event in events]
 
 
 def _by_time(events: list[Event], observations: Observations) -> tuple[list[Event], bool]:

@@ -185,9 +185,9 @@ def survived(events: Sequence[Event], rank_of: RankOf) -> list[Survived]:
                 )
             if reason is None and fate == "logged" and not after.ended_beside(event, block):
                 # It goes on as before if it prints again what it printed before, or goes on after it logged the same often.
-                again = any(first[name] < place for name in after.printed)
+                as_before = any(first[name] < place for name in after.printed)
                 often = block is not None and "below" in block.fields and logged_as[process, _words(block)] >= AGAIN
-                reason = "caught" if again or often else None
+                reason = "caught" if as_before or often else None
             if reason is not None:
                 reasons[id(event)] = reason
             elif event.kind in ENDS or event.kind in EXCEPTIONS:
