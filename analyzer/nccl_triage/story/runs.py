@@ -2,10 +2,10 @@
 
 A run begins with a line that says so (a launcher's banner, a scheduler's header, a command in a shell) where the run
 before it had worked or ended. It also begins with a process that was not seen before and that starts after the end of a
-job, with a process that starts again after exceptions ended all, and with the next job step of Slurm. An agent whose workers have all ended gives up at once or starts others without
-a word, so that a step after its line is one of others. A log whose first lines come again word for word, with their times
-or steps, was written twice. A launcher that starts all processes again may give each attempt a folder. What is not
-certainly a boundary does not split.
+job, with a process that starts again after exceptions ended all, and with the next job step of Slurm. An agent whose
+workers have all ended gives up at once or starts others without a word, so that a step after its line is one of others. A
+log whose first lines come again word for word, with their times or steps, was written twice. A launcher that starts all
+processes again may give each attempt a folder. What is not certainly a boundary does not split.
 
 Steps of one job may also run side by side (the head and the workers of a Ray cluster), so their ids alone separate
 nothing. A step follows another one only if the first is named for the last time before the second is named at all, and
