@@ -161,3 +161,99 @@ def test_the_silent_rank_that_left_first_with_an_error_was_ended_by_its_program(
     assert (first.cause, [c.rank for c in first.candidates[0].culprits]) == ("application-exception", [1])
     victim = diagnose_text(ended(0, 1, [(1, -15), (2, -15)], stopped=(1, 2)), rules)
     assert victim.cause != "application-exception", "a rank that lost a connection exits with 1 as well"
+
+
+TOLD_TO_STOP = (
+    "W0611 12:{minute}:10.160000 917 torch/distributed/elastic/agent/server/api.py:753] Received 15 death signal, shutting "
+    "down workers\n"
+    "W0611 12:{minute}:10.164000 917 torch/distributed/elastic/multiprocessing/api.py:1028] Sending process 1096 closing "
+    "signal SIGTERM\n"
+    "torch.distributed.elastic.multiprocessing.api.SignalException: Process 917 got signal: 15\n"
+)
+GAVE_CODE = (
+    "E0611 12:02:00.273000 917 torch/distributed/elastic/multiprocessing/api.py:1002] failed (exitcode: {code}) local_rank: 1 "
+    "(pid: 997) of binary: /usr/bin/python3\n"
+)
+TIMED = "2026-06-11 {hour:02}:{minute:02}:{second:02} | INFO | rank={rank} | train:88 - step {step}/400 loss=2.{step}\n"
+#: Where two ranks wait for a third, as Python's faulthandler dumps it.
+DUMPED = (
+    "Timeout (0:05:00)!\n"
+    "Thread 0x00007f728c421b80 (most recent call first):\n"
+    '  File "/opt/torch/distributed/distributed_c10d.py", line 3252 in all_reduce\n'
+    '  File "/opt/train.py", line 46 in train_step\n'
+    '  File "/opt/train.py", line 108 in <module>\n'
+)
+ELSEWHERE = (
+    "Timeout (0:05:00)!\n"
+    "Thread 0x00007f0a1a815b80 (most recent call first):\n"
+    '  File "/opt/train.py", line 35 in train_step\n'
+    '  File "/opt/train.py", line 108 in <module>\n'
+)
+
+
+def steps(hour: int = 12, last: int = 8) -> str:
+    """Return the steps of two ranks, one each 10 seconds from the hour on."""
+    return "".join(
+        TIMED.format(hour=hour, minute=step // 6, second=step % 6 * 10, rank=rank, step=step)
+        for step in range(last)
+        for rank in range(2)
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "before"),
+    [
+        (steps(), []),
+        (steps() + GAVE_CODE.format(code=1), ["failed"]),
+        (steps() + GAVE_CODE.format(code=-15), []),
+        (steps() + GAVE_CODE.format(code=143), []),
+        (GAVE_CODE.format(code=1) + steps(), []),
+        (steps() + DUMPED + ELSEWHERE + DUMPED, None),
+    ],
+    ids=["stepped", "failed", "stopped", "stopped by a shell", "went on after a restart", "hung by its stacks"],
+)
+def test_a_job_that_had_failed_or_hung_was_not_just_stopped(
+    text: str, before: list[str] | None, rules: RuleSet
+) -> None:
+    found = diagnose_text(text + TOLD_TO_STOP.format(minute="02"), rules)
+    known = bool(before or before is None)
+    if before is not None:
+        assert (found.case.value("process.before_stop") or []) == before
+    top = found.candidates[0]
+    assert (found.verdict, top.id) != ("diagnosed", "job-preempted") if known else top.id == "job-preempted"
+    assert known or (found.verdict == "diagnosed" and top.confidence > 0.9)
+
+
+@pytest.mark.parametrize(
+    ("text", "minute", "stalled"),
+    [
+        (steps(), "02", False),
+        (steps(), "05", False),
+        (steps(), "12", True),
+        (steps(hour=8), "12", True),
+        (steps(hour=8), "01", False),
+        (steps(last=3), "12", False),
+        (steps() + "Saving checkpoint to /out/step-8\n", "12", False),
+    ],
+    ids=["stepped", "paused", "long", "hours", "other time zone", "few steps", "saved"],
+)
+def test_no_step_for_much_longer_than_ever_before_is_a_hang(
+    text: str, minute: str, stalled: bool, rules: RuleSet
+) -> None:
+    found = diagnose_text(text + TOLD_TO_STOP.format(minute=minute), rules)
+    assert ("stalled" in (found.case.value("process.before_stop") or [])) is stalled
+    assert (found.verdict == "diagnosed" and found.candidates[0].id == "job-preempted") is not stalled
+
+
+def test_what_fails_after_the_stop_or_on_another_host_is_its_result(rules: RuleSet) -> None:
+    stop, failed = TOLD_TO_STOP.format(minute="01"), GAVE_CODE.format(code=1)
+    for text in (stop + failed, failed + stop):  # the hosts' lines may arrive in another order
+        found = diagnose_text(steps() + text, rules)
+        assert found.case.fact("process.before_stop") is None
+        assert (found.verdict, found.candidates[0].id) == ("diagnosed", "job-preempted")
+
+
+def test_a_time_limit_of_slurm_is_the_reason_whatever_the_steps_did(rules: RuleSet) -> None:
+    limit = "slurmstepd: error: *** STEP 41.0 ON node0 CANCELLED AT 2026-06-11T12:12:10 DUE TO TIME LIMIT ***\n"
+    found = diagnose_text(steps() + limit + TOLD_TO_STOP.format(minute="12"), rules)
+    assert (found.verdict, found.candidates[0].id) == ("diagnosed", "job-preempted")
