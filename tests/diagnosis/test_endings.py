@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
+from nccl_triage import diagnose
 from nccl_triage.engine.schema import RuleSet
 from tests.scan_helpers import diagnose_text
 
@@ -247,7 +250,9 @@ def test_no_step_for_much_longer_than_ever_before_is_a_hang(
 
 def test_what_fails_after_the_stop_or_on_another_host_is_its_result(rules: RuleSet) -> None:
     stop, failed = TOLD_TO_STOP.format(minute="01"), GAVE_CODE.format(code=1)
-    for text in (stop + failed, failed + stop):  # the hosts' lines may arrive in another order
+    later = failed + TOLD_TO_STOP.format(minute="03").replace(" 917 ", " 918 ")
+    # The hosts' lines may arrive in another order, and their launchers may be told to stop one after the other.
+    for text in (stop + failed, failed + stop, stop + later):
         found = diagnose_text(steps() + text, rules)
         assert found.case.fact("process.before_stop") is None
         assert (found.verdict, found.candidates[0].id) == ("diagnosed", "job-preempted")
@@ -257,3 +262,10 @@ def test_a_time_limit_of_slurm_is_the_reason_whatever_the_steps_did(rules: RuleS
     limit = "slurmstepd: error: *** STEP 41.0 ON node0 CANCELLED AT 2026-06-11T12:12:10 DUE TO TIME LIMIT ***\n"
     found = diagnose_text(steps() + limit + TOLD_TO_STOP.format(minute="12"), rules)
     assert (found.verdict, found.candidates[0].id) == ("diagnosed", "job-preempted")
+
+
+def test_a_host_that_is_stopped_last_fails_because_of_the_first(tmp_path: Path, rules: RuleSet) -> None:
+    (tmp_path / "a.log").write_text(steps() + TOLD_TO_STOP.format(minute="01"), "utf-8")
+    (tmp_path / "b.log").write_text(steps() + GAVE_CODE.format(code=1) + TOLD_TO_STOP.format(minute="03"), "utf-8")
+    assert diagnose(tmp_path, rules=rules).case.fact("process.before_stop") is None
+    assert diagnose(tmp_path / "b.log", rules=rules).case.value("process.before_stop") == ["failed"]

@@ -122,20 +122,19 @@ def _stops(case: Case) -> dict[str, Event]:
 
 
 def _failed_before_stop(case: Case) -> list[Event]:
-    """Return the exits with an error that a launcher reports before it is told to stop, if no step follows them.
+    """Return the exits with an error that a launcher reports before it or another is told to stop, if no step follows them.
 
-    A job that advanced after a restart had survived them. On other hosts processes fail because of the stop.
+    A job that advanced after a restart had survived them. What fails after the first stop fails because of it.
     """
-    stops = _stops(case) if case.order_known else {}
-    exits: list[Exit] = (case.value("process.exits") or []) if stops else []
+    stops = _stops(case)
+    if not stops or not case.order_known:
+        return []
+    first = min(case.position(stop) for stop in stops.values())
+    exits: list[Exit] = case.value("process.exits") or []
     failed = [e.event for e in exits if e.code != 0 and e.signal is None and e.event.source in stops]
+    failed = [e for e in failed if case.position(e) < first and _precedes(e, stops[e.source])]
     advances = [case.position(e) for e in case.events if e.role == "progress" and e.kind in ADVANCES]
-    return [
-        event
-        for event in failed
-        if _precedes(event, stops[event.source])
-        and not any(case.position(event) < at < case.position(stops[event.source]) for at in advances)
-    ]
+    return [e for e in failed if not any(case.position(e) < at < first for at in advances)]
 
 
 def _precedes(one: Event, two: Event) -> bool:
