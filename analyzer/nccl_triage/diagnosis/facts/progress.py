@@ -181,7 +181,7 @@ def _last_error_records(case: Case) -> set[int]:
     steps: dict[int | None, int] = {}
     for event in progress_of(case):
         steps[None] = steps[case.rank(event)] = case.position(event)
-    records = [e for e in case.of("salient") if e.context.level in ERROR_LEVELS]
+    records = [e for e in case.of("salient", "speaker") if e.context.level in ERROR_LEVELS]
     return {
         rank
         for e in records
