@@ -161,3 +161,15 @@ def test_a_group_used_before_it_is_made_is_the_programs_own_mistake(rules: RuleS
     )
     top = diagnose_text(text, rules).candidates[0]
     assert (top.id, top.culprits[0].rank) == ("application-exception", 1)
+
+
+@pytest.mark.parametrize("size", [2, 3])
+def test_the_receiver_of_too_much_data_is_not_said_to_differ_from_all_others(size: int, rules: RuleSet) -> None:
+    steps = "".join(f"[rank{rank}]: step {step}/40 loss=2.1\n" for step in range(3) for rank in range(size))
+    check = "  what():  [enforce fail at /pytorch/third_party/gloo/gloo/transport/tcp/pair.cc:456] op.preamble.length <= op.nbytes. 2668 vs 668. Received data size doesn't match expected size.\n"
+    died = "E1127 21:29:57.175000 18068 torch/distributed/elastic/multiprocessing/api.py:1002] failed (exitcode: -6) local_rank: 0 (pid: 18146) of binary: /usr/bin/python3\n"
+    text = steps + "terminate called after throwing an instance of 'gloo::EnforceNotMet'\n" + check + died
+    found = diagnose_text(text, rules)
+    headline = found.to_dict(similar=False)["headline"]
+    assert [culprit.rank for culprit in found.candidates[0].culprits] == [0]
+    assert "Rank 0 received 2668 bytes, but its own collective expects 668; the rank that sent them may be" in headline

@@ -198,7 +198,8 @@ _CERTAIN: tuple[tuple[str, str, re.Pattern[str], line_context.Handler], ...] = t
             "0123456789",
             r"(?P<ts>\d{4}-\d\d-\d\d \d\d:\d\d:\d\d(?:\.\d{3})?) \| "
             + _LEVELS
-            + r"\s*\| (?P<name>[\w.<>]+)(?::[\w<>]+:\d+)? [-|] ",
+            # A field that programs bind to their records is often the rank.
+            + r"\s*\| (?:(?i:rank)[ =:]{1,2}(?P<rank>\d{1,6}) \| )?(?P<name>[\w.<>]+)(?::[\w<>]+:\d+)? [-|] ",
             line_context.log_record,
         ),
         (

@@ -9,6 +9,16 @@ from nccl_triage.story.view import View
 
 #: The signature of a line that names any exception; the other signatures of the kind know its message.
 LONE = "python.exception_line"
+#: The signature of a logger's record of an error that names an exception.
+LOGGED = "python.logged_exception"
+#: Levels of a record that reports an error.
+ERROR_LEVELS = ("ERROR", "FATAL", "CRITICAL", "E", "F")
+#: Lines between such a record and the traceback that it announces.
+_ABOVE = 2
+#: What a record names before an exception of another process.
+_OF_OTHER = lazily(
+    r"(?i)\b(?:(?:rank|worker|actor|node|process|replica|task|pid)s?[ :=#(\[]{0,3}(?P<number>\d{1,18})\b|(?:child|children|peers?|remote)\b)"
+)
 
 _COMMUNICATION_TYPES = {
     "DistBackendError", "DistNetworkError", "DistStoreError", "DistError", "ConnectionResetError", "BrokenPipeError",
@@ -104,7 +114,29 @@ def exceptions_of(view: View) -> list[Event]:
     lone = [e for e in view.of(LONE) if (e.source, e.line) not in covered]
     ends = {(e.fields.get("last_type"), e.fields.get("last_message", "")[:80]) for e in assembled}
     lone = [e for e in lone if (kind_of(e), message_of(e)[:80]) not in ends]
-    return sorted([*assembled, *lone], key=view.position)
+    return sorted([*assembled, *lone, *_logged(view, assembled)], key=view.position)
+
+
+def _logged(view: View, assembled: list[Event]) -> list[Event]:
+    """Return records of errors whose exception is that of the process that printed them, and shown nowhere else."""
+    shown = {(event.source, event.line) for event in view.of("exception") if event.signature not in (LOGGED, TRACEBACK)}
+    raised = set()
+    for event in assembled:
+        begin = int(event.fields["block"].partition("-")[0])
+        shown |= {(event.source, line) for line in range(begin - _ABOVE, event.last_line + 1)}
+        raised |= {(view.rank(event), kind) for kind in (kind_of(event), event.fields["last_type"])}
+    return [
+        e
+        for e in view.of(LOGGED)
+        if (e.source, e.line) not in shown and (view.rank(e), kind_of(e)) not in raised and not _quoted(view, e)
+    ]
+
+
+def _quoted(view: View, event: Event) -> bool:
+    """Tell whether a record reports an exception of another process than the one that printed it."""
+    head = event.text.partition(event.fields["name"])[0]
+    own = {str(number) for number in (view.rank(event), event.context.pid) if number is not None}
+    return any(found["number"] not in own for found in _OF_OTHER.finditer(head))
 
 
 def application_exceptions(view: View) -> list[Event]:

@@ -11,7 +11,7 @@ from nccl_triage.observations.event import Event
 from nccl_triage.parsers.unknown_errors import SALIENT
 from nccl_triage.recorder.compare import compare
 from nccl_triage.story import exits
-from nccl_triage.story.exceptions import is_communication, is_launcher
+from nccl_triage.story.exceptions import ERROR_LEVELS, is_communication, is_launcher
 from nccl_triage.story.survived_failures import ADVANCES, MOVES, NUMBERS
 from nccl_triage.story.view import View
 
@@ -35,7 +35,6 @@ WORKS = (*ADVANCES, "recovered")
 _LINES_BELOW = 3
 _WARNING = "NCCL WARN "
 _INFORMS = ("INFO", "I")
-_ERROR_LEVELS = ("ERROR", "FATAL", "CRITICAL", "E", "F")
 _ERROR = lazily(
     r"^(?:\S{1,60}: |\[[^\]]{1,60}\]:? ?){0,2}(?:\[(?i:error|fatal|critical)\]|(?i:error|fatal|critical)\b(?! ?(?:=|rate|bar)))"
 )
@@ -208,15 +207,16 @@ def finished(view: View) -> Event | None:
         said[view.rank(event)] = view.position(event)
     if None not in said and not set(view.identity.ranks) <= set(said):
         return None
-    last = max(said.values())
+    last, world = max(said.values()), view.identity.world_size
+    whole = world is not None and 0 < world <= len(said) and None not in said
     # The line above a traceback ("Exception in thread ..") means what its exception does.
     raised = {(e.source, int(e.fields["block"].partition("-")[0]) - 1): e for e in view.having("exception", "block")}
     for event in view.failures:
         end = said.get(view.rank(event), said.get(None, last))
         if view.position(event) > end and not _is_farewell(raised.get((event.source, event.line), event)):
             return None
-        if view.position(event) < end and None not in said and _is_unknown_end(view, event):
-            return None  # a process without a name failed, and did not say that it finished
+        if view.position(event) < end and None not in said and not whole and _is_unknown_end(view, event):
+            return None  # a process without a name failed, and may be a rank that did not say that it finished
     return found[-1]
 
 
@@ -289,9 +289,7 @@ def _unknown_trouble(view: View) -> list[Event]:
     # Where there are several logs, one may end early while the job goes on.
     alone = len(view.observations.sources) == 1
     return [
-        e
-        for e in found
-        if _WARNING in e.text or (alone and (e.context.level in _ERROR_LEVELS or _ERROR.search(e.text)))
+        e for e in found if _WARNING in e.text or (alone and (e.context.level in ERROR_LEVELS or _ERROR.search(e.text)))
     ]
 
 

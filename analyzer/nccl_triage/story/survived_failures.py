@@ -16,6 +16,7 @@ from nccl_triage.lazy_regex import lazily
 from nccl_triage.observations.event import Event
 from nccl_triage.parsers import times
 from nccl_triage.parsers.traceback_lines import is_record
+from nccl_triage.story.exceptions import LOGGED
 
 #: Kinds of lines that show progress of a job. Set-up and loading by workers say nothing about what failed before.
 ADVANCES = ("step", "progress.bar", "progress", "task.finished")
@@ -240,7 +241,8 @@ def _logged(events: Sequence[Event], processes: Sequence[Hashable | None]) -> se
     records = {
         (event.source, event.line, process)
         for event, process in zip(events, processes, strict=True)
-        if event.kind == "salient" and (event.context.level is not None or is_record(event.text))
+        if (event.kind == "salient" or event.signature == LOGGED)
+        and (event.context.level is not None or is_record(event.text))
     }
     found = set()
     for event, process in zip(events, processes, strict=True):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from nccl_triage.diagnosis.case import Case, Fact, fact
 from nccl_triage.observations.event import Event
+from nccl_triage.story.exceptions import ERROR_LEVELS
 
 
 def progress_of(case: Case) -> list[Event]:
@@ -168,11 +169,24 @@ def _silent(case: Case) -> Fact | None:
         return None
     known = case.presence.known
     own = [e for e in case.failures if not e.signature.startswith(("torchelastic.", "slurm.", "deepspeed."))]
-    loud = {r for e in own if (r := case.rank(e)) is not None}
+    loud = {r for e in own if (r := case.rank(e)) is not None} | _last_error_records(case)
     silent = sorted(known - loud)
     if not loud or not silent or len(silent) > max(1, len(known) // 2):
         return None
     return Fact(silent, [e for e in case.events if case.rank(e) in silent][-2:])
+
+
+def _last_error_records(case: Case) -> set[int]:
+    """Return the ranks that logged an error after their last step, or after the job's where they print none."""
+    steps: dict[int | None, int] = {}
+    for event in progress_of(case):
+        steps[None] = steps[case.rank(event)] = case.position(event)
+    records = [e for e in case.of("salient", "speaker") if e.context.level in ERROR_LEVELS]
+    return {
+        rank
+        for e in records
+        if (rank := case.rank(e)) is not None and case.position(e) > steps.get(rank, steps.get(None, -1))
+    }
 
 
 @fact(
