@@ -37,7 +37,6 @@ def scan_sources(
         if len(parts) > 1:
             return reading.result(_parallel(parts, rules, jobs, reading))
     scanner, total, foresight = scanner_for(rules), Observations(), Foresight()
-    scanner.forget()
     for source in sources:
         tell = reading.further if reading.watched else None
         total.absorb(scan_part(SourcePart(source), scanner, tell, stop, foresight))

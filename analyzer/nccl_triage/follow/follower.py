@@ -52,7 +52,6 @@ class Follower:
         self.missing: InputError | None = None
         self.logs: list[FollowedLog] = []
         self._scanner = scanner_for(rules)
-        self._scanner.forget()
         self._archives: dict[str, FollowedArchive] = {}
         self._read: list[Observations] = []
         self._order: dict[str, int] = {}

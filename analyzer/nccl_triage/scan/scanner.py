@@ -30,7 +30,7 @@ class Scanner:
     def __init__(self, rules: RuleSet) -> None:
         openers = {text for parser in STATEFUL for text in parser.OPENERS}
         self._series = SeriesReader(rules.series)
-        self._learned = LearnedShapesByProfile()
+        self.learned = LearnedShapesByProfile()
         named = [(rule.id, rule.pattern) for rule in rules.signatures.values()]
         named += [(rule.id, rule.pattern) for rule in rules.series.formats.values()]
         self._users = [(name, pattern) for name, pattern in named if pattern.user]
@@ -39,13 +39,9 @@ class Scanner:
             rules.signatures.values(), sorted(openers), measurements.literals(self._series), words
         )
 
-    def forget(self) -> None:
-        """Begin another input: what earlier ones taught must not decide which lines of this one are shown."""
-        self._learned = LearnedShapesByProfile()
-
     def scan(self, lines: Iterable[TextLine], info: SourceInfo) -> Observations:
         """Scan the lines of one source; ``info`` is completed by whoever yields them."""
-        run = SourceScan(self._prefilter, self._series, info, self._learned, users=self._users)
+        run = SourceScan(self._prefilter, self._series, info, self.learned, users=self._users)
         run.read(lines)
         return run.finish()
 
@@ -73,7 +69,7 @@ class Scanner:
     def begin(self, reader: LineReader, info: SourceInfo, result: Observations | None = None) -> BlockScan:
         """Return the scan of a source whose blocks come one by one."""
         return BlockScan(
-            SourceScan(self._prefilter, self._series, info, self._learned, result, users=self._users), reader
+            SourceScan(self._prefilter, self._series, info, self.learned, result, users=self._users), reader
         )
 
 
@@ -202,8 +198,12 @@ _last = threading.local()
 
 
 def scanner_for(rules: RuleSet) -> Scanner:
-    """Return a scanner, the same one while the rules of this thread's calls are the same."""
+    """Return a scanner for another input, the same one while the rules of this thread's calls are the same.
+
+    What earlier inputs taught must not decide which lines of this one are read in full.
+    """
     if getattr(_last, "rules", None) is not rules:
         _last.scanner, _last.rules = Scanner(rules), rules
     made: Scanner = _last.scanner
+    made.learned = LearnedShapesByProfile()
     return made
