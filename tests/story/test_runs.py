@@ -201,3 +201,26 @@ def test_logs_of_ranks_one_below_the_other_are_one_run(rules: RuleSet) -> None:
     )
     found = diagnose_text(log, rules)
     assert (found.cause, len(found.case.story.runs)) == ("application-exception", 1)
+
+
+def test_output_that_was_held_back_begins_no_run(rules: RuleSet) -> None:
+    """Python writes standard output at its end where it is no terminal: below the traceback."""
+    lost = "RuntimeError: [/pytorch/third_party/gloo/gloo/transport/tcp/pair.cc:553] Connection closed by peer [10.0.0.1]:6471"
+    errors = RAISED.format(r=0, what="KeyError: 'fr'") + RAISED.format(r=1, what=lost)
+    printed = "".join(
+        f"[rank{r}]: 2026-11-21 21:46:5{r},417 - INFO - train - [rank {r}/2] torch 2.13.0+cpu, pid 2315{r}, host gpu-node-01\n"
+        f"[rank{r}]: 2026-11-21 21:46:5{r},617 - INFO - train - [rank {r}/2] process group ready, world size 2\n"
+        f"[rank{r}]: 2026-11-21 21:46:5{r},817 - INFO - train - step 10 loss 2.0\n"
+        for r in (0, 1)
+    )
+    for log in (errors + printed, errors + AGENT.format(pid=402) + printed):
+        found = diagnose_text(log, rules)
+        assert (found.verdict, len(found.case.story.runs)) != ("healthy", 2), log
+        assert [culprit.rank for culprit in found.candidates[0].culprits] == [0]
+
+
+def test_a_process_that_prints_its_beginning_again_is_another(rules: RuleSet) -> None:
+    ready = "[rank0]: 2026-11-21 21:46:51,617 - INFO - train - [rank 0/1] process group ready, world size 1\n"
+    died = ready + "[rank0]: step 10 loss 2.0\n" + RAISED.format(r=0, what="KeyError: 'fr'")
+    again = diagnose_text(died + ready + "[rank0]: step 10 loss 2.0\n[rank0]: step 20 loss 1.9\n", rules)
+    assert (again.verdict, len(again.case.story.runs)) == ("healthy", 2)

@@ -2,8 +2,8 @@
 
 A run begins with a line that says so (a launcher's banner, a scheduler's header, a command in a shell) where the run
 before it had worked or ended. It also begins with a process that was not seen before and that starts after the end of a
-job, with a process that starts again after exceptions ended all, and with the next job step of Slurm. An agent whose
-workers have all ended gives up at once or starts others without a word, so that a step after its line is one of others. A
+job, with a process that starts a second time after exceptions ended all, and with the next job step of Slurm. An agent whose
+workers have all ended gives up at once or starts others without a word, so that a further step after its line is one of others. A
 log whose first lines come again word for word, with their times or steps, was written twice. A launcher that starts all
 processes again may give each attempt a folder. What is not certainly a boundary does not split.
 
@@ -56,11 +56,13 @@ class _Seen:
 
     worked: bool = False
     ended: bool = False
-    #: Hosts on which an agent said that its workers have ended, and did not give up.
-    emptied: set[str | None] = field(default_factory=set)
+    #: Hosts on which an agent said that its workers have ended, and did not give up: the steps that were seen before.
+    emptied: dict[str | None, frozenset[str]] = field(default_factory=dict)
     processes: set[Hashable] = field(default_factory=set)
     #: Those of them that an exception ended which nobody caught.
     dead: set[Hashable] = field(default_factory=set)
+    #: What each process printed as it began.
+    begun: set[tuple[Hashable, str]] = field(default_factory=set)
     #: Hosts on which launchers printed something, and whether the job worked after that.
     launched: dict[str, bool] = field(default_factory=dict)
     highest: dict[str, float] = field(default_factory=dict)
@@ -74,13 +76,15 @@ class _Seen:
         if self.ended:
             self.emptied.clear()
         elif event.kind == "process.exit" and "root" in event.fields:
-            self.emptied.add(event.context.host)
+            self.emptied[event.context.host] = frozenset(self.highest)
         if event.kind in OPENS and event.context.host is not None:
             self.launched.setdefault(event.context.host, False)
         if process is not None:
             self.processes.add(process)
             if event.fields.get("fate") == "uncaught":
                 self.dead.add(process)
+            if event.kind in BEGINS:
+                self.begun.add((process, event.signature))
         if event.kind == "step" and (number := step_number(event)) is not None:
             self.highest[event.signature] = max(number, self.highest.get(event.signature, number))
 
@@ -90,10 +94,11 @@ class _Seen:
             # Launchers of other hosts may come later, as long as nothing ended.
             host = event.context.host
             return self.ended or (self.worked if host is None else self.launched.get(host, False))
+        # Standard output may be held back until its process ends: what stands below a failure need not be later.
         if event.kind == "step" and event.role == "progress" and event.context.host in self.emptied:
-            return True
+            return event.signature in self.emptied[event.context.host]
         if event.kind in BEGINS and not event.is_failure and process in self.dead >= self.processes:
-            return True  # an exception ended all processes that were seen, and this one is back
+            return (process, event.signature) in self.begun
         if not self.ended or event.is_failure:
             return False
         if event.kind in BEGINS:
