@@ -6,6 +6,7 @@ import random
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 
 from corpus.relations import noise
 from corpus.relations.world import Answer, Run, ask, diagnose
@@ -239,6 +240,14 @@ def _merge(run: Run, runs: Sequence[Run], chance: random.Random) -> Iterator[Tri
         others = [text for name, text in sorted(run.files.items()) if not _RANK_FILE.match(name)]
         text = _merged(run, PREFIXES["torchrun"]) + "".join(_end(text) for text in others)
         yield _log(text), lambda answer: (answer.verdict, answer.cause) == (base.verdict, base.cause)
+
+
+@relation("put standard error above standard output")
+def _streams(run: Run, runs: Sequence[Run], chance: random.Random) -> Iterator[Trial]:
+    """Standard output is held back where it is no terminal, and `cat rank*.err rank*.out` turns both round."""
+    streams = [[text for name, text in sorted(run.files.items()) if f".{kind}." in name] for kind in ("err", "out")]
+    if all(streams) and _failed(run) and Answer.of(diagnose(run.files)).accuses:
+        yield _log("".join(map(_end, chain(*streams)))), lambda answer: answer.verdict != "healthy"
 
 
 @relation(
