@@ -92,7 +92,7 @@ def test_what_is_remembered_is_bounded(rules: RuleSet, monkeypatch: pytest.Monke
     together = Scanner(rules)
     for number in range(3):
         scan_text(log("storm", 300_000, number), rules, f"log{number}", together)
-    assert all(len(known.shapes) <= 5 for _, known in together._learned._known)
+    assert all(len(known.shapes) <= 5 for _, known in together.learned._known)
     lores = LearnedShapesByProfile()
     first = lores.of(WrapperProfile(srun=True))
     assert lores.of(WrapperProfile(srun=True)) is first
