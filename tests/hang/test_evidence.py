@@ -58,6 +58,8 @@ def test_a_reader_of_the_pipe_is_asked_for_a_new_dump(tmp_path: Path) -> None:
     def watchdog() -> None:
         select.select([reader], [], [], 10.0)
         if os.read(reader, 128):
+            dump.write_bytes(b"")
+            time.sleep(0.3)
             dump.write_bytes(b"a new dump")
 
     thread = threading.Thread(target=watchdog)

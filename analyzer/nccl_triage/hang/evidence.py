@@ -54,7 +54,10 @@ def recorded(one: JobRank) -> bytes:
     pipe = next((f"{root}{given[name]}{one.rank}.pipe" for name in _PIPES if given.get(name, "").startswith("/")), None)
     asked = pipe is not None and _write(pipe, owner)
     deadline = time.monotonic() + DUMPED
-    while asked and time.monotonic() < deadline and all(_changed(path, owner) == before[path] for path in dumps):
+    # A file that is written again is empty at first.
+    while (
+        asked and time.monotonic() < deadline and all(_changed(path, owner) in (None, before[path]) for path in dumps)
+    ):
         time.sleep(0.1)
     for path in dumps:
         # One that was there before counts if this process wrote it: a timeout has passed already.
