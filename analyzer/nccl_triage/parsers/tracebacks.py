@@ -94,6 +94,12 @@ _AT_WORK = ("INFO", "I", "DEBUG", "D")
 TRACEBACK = "python.traceback"
 
 
+def lines_of(event: Event) -> tuple[int, int] | None:
+    """Return the first and the last line of an assembled traceback; None for other events."""
+    first, _, last = event.fields.get("block", "").partition("-")
+    return (int(first), int(last)) if last else None
+
+
 class TracebackParser:
     """See the module; one instance per source."""
 

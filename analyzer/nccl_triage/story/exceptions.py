@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from nccl_triage.lazy_regex import lazily
 from nccl_triage.observations.event import Event
-from nccl_triage.parsers.tracebacks import TRACEBACK
+from nccl_triage.parsers.tracebacks import TRACEBACK, lines_of
 from nccl_triage.story.view import View
 
 #: The signature of a line that names any exception; the other signatures of the kind know its message.
@@ -122,7 +122,7 @@ def _logged(view: View, assembled: list[Event]) -> list[Event]:
     shown = {(event.source, event.line) for event in view.of("exception") if event.signature not in (LOGGED, TRACEBACK)}
     raised = set()
     for event in assembled:
-        begin = int(event.fields["block"].partition("-")[0])
+        begin = (lines_of(event) or (event.line, 0))[0]
         shown |= {(event.source, line) for line in range(begin - _ABOVE, event.last_line + 1)}
         raised |= {(view.rank(event), kind) for kind in (kind_of(event), event.fields["last_type"])}
     return [

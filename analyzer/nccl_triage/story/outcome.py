@@ -8,6 +8,7 @@ from typing import Literal, NamedTuple
 
 from nccl_triage.lazy_regex import lazily
 from nccl_triage.observations.event import Event
+from nccl_triage.parsers.tracebacks import lines_of
 from nccl_triage.parsers.unknown_errors import SALIENT
 from nccl_triage.recorder.compare import compare
 from nccl_triage.story import exits
@@ -210,7 +211,7 @@ def finished(view: View) -> Event | None:
     last, world = max(said.values()), view.identity.world_size
     whole = world is not None and 0 < world <= len(said) and None not in said
     # The line above a traceback ("Exception in thread ..") means what its exception does.
-    raised = {(e.source, int(e.fields["block"].partition("-")[0]) - 1): e for e in view.having("exception", "block")}
+    raised = {(e.source, lines[0] - 1): e for e in view.of("exception") if (lines := lines_of(e)) is not None}
     for event in view.failures:
         end = said.get(view.rank(event), said.get(None, last))
         if view.position(event) > end and not _is_farewell(raised.get((event.source, event.line), event)):

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 
 from nccl_triage.lazy_regex import lazily
 from nccl_triage.observations.event import Event
-from nccl_triage.parsers import times
+from nccl_triage.parsers import times, tracebacks
 from nccl_triage.parsers.traceback_lines import is_record
 from nccl_triage.story.exceptions import LOGGED
 
@@ -232,8 +232,7 @@ def _blocks(events: Iterable[Event]) -> dict[tuple[str, int], Event]:
 
 
 def _lines_of(event: Event) -> tuple[int, int] | None:
-    first, _, last = event.fields.get("block", "").partition("-")
-    return (int(first), int(last)) if event.kind == "exception" and last else None
+    return tracebacks.lines_of(event) if event.kind == "exception" else None
 
 
 def _logged(events: Sequence[Event], processes: Sequence[Hashable | None]) -> set[int]:
