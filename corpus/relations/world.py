@@ -21,13 +21,13 @@ from nccl_triage.ingest.decode import LineReader
 from nccl_triage.observations.event import Event
 from nccl_triage.observations.store import Observations, SourceInfo
 from nccl_triage.scan.scanner import scanner_for
-from nccl_triage.story.outcome import WAITS
+from nccl_triage.story import outcome
 
 RECORDED = ROOT / "corpus" / "recorded"
 #: Logs above this many characters are left to the other checks: they would take most of the time.
 LONGEST = 300_000
 #: Kinds of lines by which trouble begins, besides failures.
-TROUBLE = (*WAITS, "exception.frame")
+TROUBLE = (*outcome.RULES.kinds("waits-last"), "exception.frame")
 
 
 @dataclass(frozen=True, slots=True)

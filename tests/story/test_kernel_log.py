@@ -18,6 +18,7 @@ from nccl_triage.observations.event import Event
 from nccl_triage.observations.store import Observations
 from nccl_triage.scan.scanner import Scanner
 from nccl_triage.story import kernel_log
+from nccl_triage.story.decisions import COUNTS
 from nccl_triage.story.devices import Devices, is_kernel
 from nccl_triage.story.identity import Identity
 from tests.diagnosis import hosts
@@ -219,9 +220,9 @@ KERNEL_CASES = [
 def _fates(events: list[Event], observations: Observations) -> dict[tuple[str, int, str], str]:
     """Return why each line of the kernel is set aside, "" for one that counts."""
     identity = Identity(observations, events)
-    kept, aside = kernel_log.set_aside(events, lambda: Devices(identity, events))
+    kept, decided = kernel_log.set_aside(events, lambda: Devices(identity, events))
     fates = {(e.source, e.line, e.signature): "" for e in kept if is_kernel(e)}
-    return fates | {(e.source, e.line, e.signature): why for e, why in aside}
+    return fates | {(e.source, e.line, e.signature): why.answer for e, why in decided if why.answer != COUNTS}
 
 
 def _without_report(event: Event, fates: dict[tuple[str, int, str], str]) -> dict[tuple[str, int, str], str]:

@@ -34,7 +34,7 @@ def test_a_daemon_that_is_no_part_of_the_job_accuses_nobody(program: str, text: 
         found = diagnose_text(log, rules)
         assert found.verdict != "diagnosed"
         assert "node7" not in found.case.identity.hosts
-    assert any(reason == "other-program" for _, reason in diagnose_text(STEPS + lines, rules).case.aside)
+    assert any(why.answer == "other-program" for _, why in diagnose_text(STEPS + lines, rules).case.aside)
 
 
 def test_a_daemon_that_prints_the_lines_of_a_job_is_its_own(rules: RuleSet) -> None:
@@ -69,7 +69,7 @@ def test_the_vote_hears_no_tool_either(rules: RuleSet) -> None:
     tools = "ls: cannot access '/old': No such file or directory\ndu: cannot read directory './private': Permission denied\n"
     case = diagnose_text(job + tools, rules).case
     assert extract(case, ()).names == extract(diagnose_text(job, rules).case, ()).names
-    assert [reason for _, reason in case.aside] == ["tool", "tool"]
+    assert [why.answer for _, why in case.aside] == ["tool", "tool"]
 
 
 def test_a_tool_counts_where_nothing_else_tells(rules: RuleSet) -> None:

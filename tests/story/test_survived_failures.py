@@ -156,7 +156,7 @@ def test_who_logs_the_same_again_and_again_and_goes_on_lives(rules: RuleSet) -> 
     """An evaluation counts the samples that fail; nobody knows the lines of its ordinary work."""
     counted = "".join(LOGGED.format(n=n) for n in range(3))
     found = diagnose_text(counted + WORK, rules)
-    assert (found.verdict, {reason for _, reason in found.case.aside}) == ("unknown", {"again", "caught"})
+    assert (found.verdict, {why.answer for _, why in found.case.aside}) == ("unknown", {"again", "caught"})
     assert diagnose_text(counted, rules).cause == "application-exception", "nothing follows the last one"
     assert diagnose_text(LOGGED.format(n=1) + WORK, rules).cause == "application-exception", "it may clean up and exit"
 

@@ -15,10 +15,10 @@ from math import exp
 from nccl_triage.classifier.vote import Vote
 from nccl_triage.diagnosis.case import Case
 from nccl_triage.diagnosis.conditions import Conditions
-from nccl_triage.diagnosis.excluded import reason_in_words
 from nccl_triage.engine.match import expand, stands_for
 from nccl_triage.engine.schema import WEIGHTS, Cause, Evidence
 from nccl_triage.observations.event import Event
+from nccl_triage.story.decisions import Decision, answer_in_words
 
 #: Score of ``unknown``, which the evidence for a cause has to exceed.
 UNKNOWN_SCORE = 1.5
@@ -119,7 +119,7 @@ class _Aside:
         self._told = [(event, reason) for event, reason in case.aside if event.is_failure]
         self._kinds = {event.signature: event.kind for event, _ in self._told}
 
-    def supporting(self, cause: Cause, conditions: Conditions) -> list[tuple[Event, str]]:
+    def supporting(self, cause: Cause, conditions: Conditions) -> list[tuple[Event, Decision]]:
         """Return the events that would be evidence for a cause, each with the reason why it does not count."""
         asked: dict[str, list[Evidence]] = {}
         for item in cause.evidence if self._kinds else ():
@@ -144,7 +144,7 @@ def _set_aside(weighed: Weighed, aside: _Aside, conditions: Conditions) -> Contr
     told = aside.supporting(weighed.cause, conditions)
     if not told:
         return None
-    why = reason_in_words(told[0][1])
+    why = answer_in_words(told[0][1])
     says = {
         "en": f"A line that would support this cause is set aside: {why['en']}.",
         "zh": f"有一行本可支持该原因，但不计入：{why['zh']}。",

@@ -9,7 +9,6 @@ from typing import Any
 
 from nccl_triage import messages
 from nccl_triage.diagnosis.case import Case
-from nccl_triage.diagnosis.excluded import reason_in_words
 from nccl_triage.diagnosis.facts import stacks as dumped
 from nccl_triage.diagnosis.facts.recorder import comparison
 from nccl_triage.diagnosis.facts.stacks import Stack
@@ -19,6 +18,7 @@ from nccl_triage.knowledge.amounts import size
 from nccl_triage.observations.store import Observations
 from nccl_triage.recorder.lines import spans
 from nccl_triage.story import line_origins
+from nccl_triage.story.decisions import answer_in_words
 from nccl_triage.story.kernel_log import Aside
 
 _HOUR = 3600.0
@@ -55,18 +55,20 @@ _ZONES = {
 def _excluded(excluded: Sequence[Aside]) -> list[dict[str, str]]:
     """Return one note for each reason for which failure lines were excluded."""
     excluded = [item for item in excluded if item[0].is_failure]
-    return [_exclusion(reason, [item for item in excluded if item[1] == reason]) for reason in _reasons(excluded)]
+    return [
+        _exclusion(reason, [item for item in excluded if item[1].answer == reason]) for reason in _reasons(excluded)
+    ]
 
 
 def _reasons(excluded: Iterable[Aside]) -> list[str]:
-    return list(dict.fromkeys(reason for _, reason in excluded))
+    return list(dict.fromkeys(why.answer for _, why in excluded))
 
 
 def _exclusion(reason: str, items: Sequence[Aside]) -> dict[str, str]:
     event = items[0][0]
     place = f"{event.source}:{event.line}"
     text = event.text.strip()[:160]
-    why = reason_in_words(reason)
+    why = answer_in_words(items[0][1])
     more = len(items) - 1
     others = (f" and {more} more", f"等共 {more + 1} 行") if more else ("", "")
     zones = _ZONES if reason in ("before", "after") else {"en": "", "zh": ""}

@@ -22,7 +22,7 @@ from nccl_triage import gc_tuning
 from nccl_triage.engine import cache, expression, metric_formats, pattern, regex_analysis, schema
 from nccl_triage.engine.nodes import Node
 from nccl_triage.engine.regex_analysis import Anchors, required_literals
-from nccl_triage.engine.schema import RuleSet
+from nccl_triage.engine.schema import RuleSet, StoryTable
 
 if TYPE_CHECKING:
     from importlib.abc import Traversable
@@ -89,22 +89,42 @@ def _states(folder: Path) -> Iterator[str]:
 
 def read(entry: str | None) -> RuleSet | None:
     """Return the rules of an entry, or None if it is absent or damaged."""
-    data = cache.read(entry) if entry else None
-    if data is None:
-        return None
-    try:
-        with gc_tuning.paused():
-            found = _RuleUnpickler(io.BytesIO(data)).load()
-    except Exception:  # a damaged pickle may raise nearly anything
-        return None
+    found = _loaded(entry)
     return found if isinstance(found, RuleSet) else None
 
 
 def write(entry: str | None, rules: RuleSet) -> None:
     """Store the rules."""
+    _store(entry, rules)
+
+
+def read_story(entry: str | None) -> dict[str, StoryTable] | None:
+    """Return the tables of the story of an entry, or None if it is absent or damaged."""
+    found = _loaded(entry)
+    whole = isinstance(found, dict) and bool(found) and all(isinstance(table, StoryTable) for table in found.values())
+    return found if whole else None
+
+
+def write_story(entry: str | None, tables: dict[str, StoryTable]) -> None:
+    """Store the tables of the story."""
+    _store(entry, tables)
+
+
+def _loaded(entry: str | None) -> Any:
+    data = cache.read(entry) if entry else None
+    if data is None:
+        return None
+    try:
+        with gc_tuning.paused():
+            return _RuleUnpickler(io.BytesIO(data)).load()
+    except Exception:  # a damaged pickle may raise nearly anything
+        return None
+
+
+def _store(entry: str | None, item: Any) -> None:
     if entry:
         stream = io.BytesIO()
-        _RulePickler(stream, _PROTOCOL).dump(rules)
+        _RulePickler(stream, _PROTOCOL).dump(item)
         cache.write(entry, stream.getvalue())
 
 

@@ -342,6 +342,59 @@ class Words(NamedTuple):
     where: str
 
 
+class Threshold(NamedTuple):
+    """A number that rules of the story compare with, its unit, and why it is what it is."""
+
+    value: float
+    unit: str
+    meaning: str
+
+
+class StorySample(NamedTuple):
+    """Lines of a log by file, and the line that a rule of the story decides about (None: the run or the input).
+
+    ``instead`` is the rule that decides about a counter-sample.
+    """
+
+    files: tuple[tuple[str, str], ...]
+    path: str
+    line: int | None
+    instead: str | None
+    where: str
+
+
+class StoryRule(NamedTuple):
+    """A rule of the story: what it answers, in a sentence, and what would have decided otherwise.
+
+    ``kinds`` are the kinds of lines that it looks at (none: all). ``thresholds`` and ``numbers`` are what its sentences
+    may show: numbers of the table, and those that its condition finds. A rule that ``overrules`` is asked even if an
+    earlier one has decided that a failure counts.
+    """
+
+    id: str
+    answer: str
+    says: Text
+    otherwise: Text
+    where: str
+    kinds: tuple[str, ...] = ()
+    thresholds: tuple[str, ...] = ()
+    numbers: tuple[str, ...] = ()
+    overrules: bool = False
+    samples: tuple[StorySample, ...] = ()
+    counter_samples: tuple[StorySample, ...] = ()
+
+
+class StoryTable(NamedTuple):
+    """An ordered table of rules that answer one question; the first one that holds decides."""
+
+    id: str
+    question: Text
+    answers: dict[str, Text]
+    thresholds: dict[str, Threshold]
+    rules: tuple[StoryRule, ...]
+    where: str
+
+
 @dataclass(frozen=True, slots=True)
 class RuleSet:
     """All rules in use: signatures, causes, missing evidence, metric formats, activities of stacks, terms of conditions."""

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Literal
 
 from nccl_triage.api import diagnose
-from nccl_triage.checks import earned, knowledge, names, samples
+from nccl_triage.checks import earned, knowledge, names, samples, story
 from nccl_triage.checks.problem import RuleProblem
 from nccl_triage.diagnosis.case import fact_names
 from nccl_triage.diagnosis.culprit import METHODS, ways
@@ -26,6 +26,7 @@ def check_all(rules: RuleSet, healthy: Sequence[Path] = (), corpora: Sequence[Pa
     findings += samples.check_activities(rules)
     findings += samples.check_series(rules)
     findings += knowledge.check(rules)
+    findings += story.check_story(rules)
     findings += check_earned(rules, corpora)
     for log in healthy:
         findings += check_healthy(rules, log)

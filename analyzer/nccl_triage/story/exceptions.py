@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 from nccl_triage.lazy_regex import lazily
 from nccl_triage.observations.event import Event
 from nccl_triage.parsers.tracebacks import TRACEBACK, lines_of
+from nccl_triage.story.decisions import ITSELF, Decision, Grounds, Table
 from nccl_triage.story.view import View
 
 #: The signature of a line that names any exception; the other signatures of the kind know its message.
@@ -85,21 +88,91 @@ def _own_pipe(event: Event) -> bool:
     return bool(innermost) and own.startswith(f"{innermost}:")
 
 
+class _Raised(NamedTuple):
+    """An exception of which is asked whose failure it tells."""
+
+    event: Event
+    kind: str
+    message: str
+
+
+#: Whether an exception is the program's own, or only tells that communication with others failed.
+COMMUNICATION: Table[_Raised] = Table("communication")
+COMMUNICATION.by_name("own-failure")
+#: Whether an exception only passes on that a child process or an engine failed.
+RELAY: Table[_Raised] = Table("relay")
+
+
+def _holds(found: object) -> Grounds | None:
+    return ITSELF if found else None
+
+
+@COMMUNICATION.condition("type-of-program")
+def _type_of_program(raised: _Raised) -> Grounds | None:
+    return _holds(raised.kind in _PROGRAM_TYPES)
+
+
+@COMMUNICATION.condition("server-outside")
+def _server_outside(raised: _Raised) -> Grounds | None:
+    return _holds(_OUTSIDE.search(raised.message[:600]))
+
+
+@COMMUNICATION.condition("client-without-host")
+def _client_without_host(raised: _Raised) -> Grounds | None:
+    return _holds(_qualified(raised.event).startswith(_CLIENTS) and "host=" not in raised.message[:600])
+
+
+@COMMUNICATION.condition("refused-arguments")
+def _refused_arguments(raised: _Raised) -> Grounds | None:
+    return _holds(_REFUSED.match(raised.message))
+
+
+@COMMUNICATION.condition("group-misused")
+def _group_misused(raised: _Raised) -> Grounds | None:
+    return _holds(_MISUSE.search(raised.message))
+
+
+@COMMUNICATION.condition("own-pipe")
+def _own_pipe_broke(raised: _Raised) -> Grounds | None:
+    return _holds(raised.kind == "BrokenPipeError" and _own_pipe(raised.event))
+
+
+@COMMUNICATION.condition("type-of-communication")
+def _type_of_communication(raised: _Raised) -> Grounds | None:
+    return _holds(raised.kind in _COMMUNICATION_TYPES)
+
+
+@COMMUNICATION.condition("message-of-communication")
+def _message_of_communication(raised: _Raised) -> Grounds | None:
+    return _holds(_COMMUNICATION.search(f"{raised.kind}: {raised.message}"))
+
+
+@RELAY.condition("type-of-launcher")
+def _type_of_launcher(raised: _Raised) -> Grounds | None:
+    return _holds(raised.kind in _LAUNCHER_TYPES)
+
+
+@RELAY.condition("message-of-parent")
+def _message_of_parent(raised: _Raised) -> Grounds | None:
+    return _holds(_ENGINE.search(raised.message))
+
+
+def raised_by(event: Event) -> list[Decision]:
+    """Return whose failure an exception tells of: the program's own, that of a peer, that of a child."""
+    raised = _Raised(event, kind_of(event), message_of(event))
+    found = [COMMUNICATION.decide(raised, event), RELAY.decide(raised, event)]
+    return [decision for decision in found if decision is not None] or [COMMUNICATION.decision("own-failure", event)]
+
+
 def is_communication(event: Event) -> bool:
     """Tell whether an exception only reports that communication with others failed."""
-    kind, message = kind_of(event), message_of(event)
-    if kind in _PROGRAM_TYPES or _OUTSIDE.search(message[:600]):
-        return False
-    if _qualified(event).startswith(_CLIENTS) and "host=" not in message[:600]:
-        return False
-    if _REFUSED.match(message) or _MISUSE.search(message) or (kind == "BrokenPipeError" and _own_pipe(event)):
-        return False
-    return kind in _COMMUNICATION_TYPES or bool(_COMMUNICATION.search(f"{kind}: {message}"))
+    decision = COMMUNICATION.decide(_Raised(event, kind_of(event), message_of(event)))
+    return decision is not None and decision.answer == "peer"
 
 
 def is_launcher(event: Event) -> bool:
     """Tell whether an exception only reports that a child process or engine failed."""
-    return kind_of(event) in _LAUNCHER_TYPES or bool(_ENGINE.search(message_of(event)))
+    return RELAY.decide(_Raised(event, kind_of(event), message_of(event))) is not None
 
 
 def tracebacks(view: View) -> list[Event]:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from nccl_triage.numbers import whole
 from nccl_triage.observations.event import Event
 from nccl_triage.parsers.elastic_report import REPORT
+from nccl_triage.story.decisions import ITSELF, Decision, Grounds, Table
 from nccl_triage.story.view import View
 
 _NAMES = {1: "SIGHUP", 2: "SIGINT", 3: "SIGQUIT", 4: "SIGILL", 5: "SIGTRAP", 6: "SIGABRT", 7: "SIGBUS", 8: "SIGFPE",
@@ -33,14 +34,39 @@ class Exit:
         return signal_of_code(self.code)
 
 
+RULES: Table[Event] = Table("ends")
+#: The answers of its rules: the whole job was told to stop, or it ended.
+STOPPED, ENDED = "job-stopped", "job-ended"
+
+
+@RULES.condition("cancelled")
+def _cancelled(event: Event) -> Grounds | None:
+    return ITSELF
+
+
+@RULES.condition("launcher-signalled")
+def _launcher_signalled(event: Event) -> Grounds | None:
+    return ITSELF if event.fields.get("of") == "launcher" else None
+
+
+@RULES.condition("failure-reported")
+def _failure_reported(event: Event) -> Grounds | None:
+    return ITSELF
+
+
+def end_of(event: Event) -> Decision | None:
+    """Return which end of the whole job a line reports, None if it reports none."""
+    return RULES.decide(event, event, event.kind)
+
+
 def stops_job(event: Event) -> bool:
     """Tell whether a line says that the whole job was told to stop: by a limit, a cancel, or a signal to its launcher."""
-    return event.kind == "job.cancelled" or (event.kind == "process.signalled" and event.fields.get("of") == "launcher")
+    return RULES.answers(event, event.kind) == STOPPED
 
 
 def ends_job(event: Event) -> bool:
     """Tell whether a line ends the whole job, not only one of its processes."""
-    return event.is_failure and (event.kind == "job.failed" or stops_job(event))
+    return event.is_failure and RULES.answers(event, event.kind) in (STOPPED, ENDED)
 
 
 def signal_of_code(code: int) -> int | None:

@@ -8,17 +8,16 @@ from __future__ import annotations
 
 from bisect import bisect
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
 from typing import NamedTuple
 
 from nccl_triage.observations.event import Event
 from nccl_triage.parsers import times
 from nccl_triage.story import devices
-from nccl_triage.story.devices import Devices
+from nccl_triage.story.decisions import COUNTS, ITSELF, Decision, Grounds, Table
+from nccl_triage.story.devices import Devices, Place
 
-#: Seconds by which clocks of hosts may differ, and by which a fault may precede the first line with a time.
-SKEW, BEFORE = 120.0, 600.0
-#: Seconds after the last line within which a fault may be the reason that a job printed nothing more.
-SILENCE = 1800.0
 #: Limit of a time that a process can have waited, in seconds.
 LONGEST_WAIT = 7 * 86400.0
 _HOUR = 3600.0
@@ -29,8 +28,8 @@ _KILLED = frozenset({"-9", "137", "9", "SIGKILL"})
 #: The signature of a driver's report about one GPU.
 XID = "nvidia-driver.xid_any"
 
-#: A line that does not count, and why.
-Aside = tuple[Event, str]
+#: A line and the decision whether it counts.
+Aside = tuple[Event, Decision]
 
 
 class Span(NamedTuple):
@@ -45,7 +44,7 @@ class Span(NamedTuple):
 
 
 def set_aside(events: Sequence[Event], learn: Callable[[], Devices]) -> tuple[list[Event], list[Aside]]:
-    """Return the events that may concern the job, and those of the kernel that cannot, with the reason.
+    """Return the events that may concern the job, and the lines of the kernel with what was decided about each.
 
     ``learn`` returns the devices of ranks; it is called only if there are lines of the kernel. The result for a line
     depends on that line and on the job's own lines, not on other lines of the kernel.
@@ -62,18 +61,14 @@ def set_aside(events: Sequence[Event], learn: Callable[[], Devices]) -> tuple[li
     named = {event.context.host for event in job if event.context.host}
     comparable = any(known.has_host(name) for name in named)
     strangers = set() if any(_is_kill(event) for event in job) else _strangers(kernel, known)
-    aside: dict[int, str] = {}
+    decided: list[Aside] = []
     for event in kernel:
-        if comparable and event.context.host and not known.has_host(event.context.host):
-            reason: str | None = "elsewhere"
-        elif id(event) in strangers:
-            reason = "other-process"
-        else:
-            reason = _reason(event, span, known, order)
-        if reason is not None:
-            aside[id(event)] = reason
-    kept = [event for event in events if id(event) not in aside]
-    return kept, [(event, aside[id(event)]) for event in kernel if id(event) in aside]
+        line = _KernelLine(event, known, span, order, comparable, id(event) in strangers)
+        decision = RULES.decide(line, event)
+        if decision is not None:
+            decided.append((event, decision))
+    gone = {id(event) for event, decision in decided if decision.answer != COUNTS}
+    return [event for event in events if id(event) not in gone], decided
 
 
 def _is_own(event: Event) -> bool:
@@ -176,24 +171,98 @@ def waited(event: Event) -> float:
     return 0.0
 
 
-def _reason(event: Event, span: Span, known: Devices, order: _Order) -> str | None:
-    """Return why a line of the kernel cannot concern the job, or None."""
-    place = known.place(event)
-    if event.signature == XID and place.address is not None and place.rank is None and known.knows_all_of(place.host):
-        return "other-gpu"
-    around = order.around(event)
-    timed = _of_time(event, span, around)
-    if timed is not None:
-        return timed
-    if place.how == "pid" or around is not None or span.is_failed:
-        return None
-    if span.is_finished:
-        return "finished"
-    return "no-clock" if event.context.time is None else None
+@dataclass
+class _KernelLine:
+    """A line of the kernel, and what is asked about it."""
+
+    event: Event
+    known: Devices
+    span: Span
+    order: _Order
+    #: Whether hosts of the job and of the kernel's log have names that can be compared.
+    comparable: bool
+    #: Whether it is about a victim of the out-of-memory killer that is no process of a job.
+    is_stranger: bool
+
+    @cached_property
+    def place(self) -> Place:
+        """The GPU or process that the line is about."""
+        return self.known.place(self.event)
+
+    @cached_property
+    def around(self) -> tuple[Event | None, Event | None] | None:
+        """The nearest lines of the job in the same source."""
+        return self.order.around(self.event)
+
+    @cached_property
+    def outside(self) -> tuple[str, Grounds] | None:
+        """Whether it was written before or after the time of the job, and by how many seconds."""
+        return _of_time(self.event, self.span, self.around)
 
 
-def _of_time(event: Event, span: Span, around: tuple[Event | None, Event | None] | None) -> str | None:
-    """Return "before" or "after" for a line outside of the job's time, None for one within."""
+RULES: Table[_KernelLine] = Table("kernel")
+
+
+@RULES.condition("other-host")
+def _other_host(line: _KernelLine) -> Grounds | None:
+    host = line.event.context.host
+    return ITSELF if line.comparable and host and not line.known.has_host(host) else None
+
+
+@RULES.condition("other-process")
+def _other_process(line: _KernelLine) -> Grounds | None:
+    return ITSELF if line.is_stranger else None
+
+
+@RULES.condition("other-gpu")
+def _other_gpu(line: _KernelLine) -> Grounds | None:
+    place = line.place
+    other = line.event.signature == XID and place.address is not None and place.rank is None
+    return ITSELF if other and line.known.knows_all_of(place.host) else None
+
+
+@RULES.condition("before-job")
+def _before_job(line: _KernelLine) -> Grounds | None:
+    return line.outside[1] if line.outside is not None and line.outside[0] == "before" else None
+
+
+@RULES.condition("after-job")
+def _after_job(line: _KernelLine) -> Grounds | None:
+    return line.outside[1] if line.outside is not None and line.outside[0] == "after" else None
+
+
+@RULES.condition("names-process")
+def _names_process(line: _KernelLine) -> Grounds | None:
+    return ITSELF if line.place.how == "pid" else None
+
+
+@RULES.condition("among-lines-of-job")
+def _among_lines_of_job(line: _KernelLine) -> Grounds | None:
+    return None if line.around is None else Grounds(tuple(event for event in line.around if event is not None))
+
+
+@RULES.condition("job-failed")
+def _job_failed(line: _KernelLine) -> Grounds | None:
+    return ITSELF if line.span.is_failed else None
+
+
+@RULES.condition("job-finished")
+def _job_finished(line: _KernelLine) -> Grounds | None:
+    return ITSELF if line.span.is_finished else None
+
+
+@RULES.condition("no-clock")
+def _no_clock(line: _KernelLine) -> Grounds | None:
+    return ITSELF if line.event.context.time is None else None
+
+
+@RULES.condition("within-time-of-job")
+def _within_time_of_job(line: _KernelLine) -> Grounds | None:
+    return ITSELF
+
+
+def _of_time(event: Event, span: Span, around: tuple[Event | None, Event | None] | None) -> tuple[str, Grounds] | None:
+    """Return "before" or "after" and the distance for a line outside of the job's time, None for one within."""
     moment = event.context.time
     if moment is None or span.begin is None or span.end is None:
         return None
@@ -201,12 +270,15 @@ def _of_time(event: Event, span: Span, around: tuple[Event | None, Event | None]
     end = span.end
     if not times.has_year(end) and times.has_year(moment):
         return None  # the day may match although the year differs
-    slack = SKEW if span.is_finished or span.is_failed else SILENCE
-    if span.begin - BEFORE <= moment <= end + slack or _of_other_zone(moment, span):
+    limits = RULES.limits
+    slack = limits["skew"] if span.is_finished or span.is_failed else limits["silence"]
+    if span.begin - limits["before"] <= moment <= end + slack or _of_other_zone(moment, span):
         return None
     if around is not None and _in_its_place(moment, around, end + slack):
         return None
-    return "before" if moment < span.begin else "after"
+    if moment < span.begin:
+        return "before", Grounds((), {"seconds": round(span.begin - moment)})
+    return "after", Grounds((), {"seconds": round(moment - end)})
 
 
 def _in_its_place(moment: float, around: tuple[Event | None, Event | None], end: float) -> bool:
@@ -218,7 +290,11 @@ def _in_its_place(moment: float, around: tuple[Event | None, Event | None], end:
     if before is None:
         return False
     until = after if after is not None else end
-    return any(before - SKEW <= moment - hours * _HOUR <= until + SKEW for hours in range(-_ZONES, _ZONES + 1) if hours)
+    return any(
+        before - RULES.limits["skew"] <= moment - hours * _HOUR <= until + RULES.limits["skew"]
+        for hours in range(-_ZONES, _ZONES + 1)
+        if hours
+    )
 
 
 def _in_year_of(moment: float, reference: float) -> float:
@@ -233,7 +309,7 @@ def _of_other_zone(moment: float, span: Span) -> bool:
     """Tell whether a line is at the failure of the job if the clocks differ by whole hours (UTC in a container)."""
     if not span.is_failed:
         return False
-    for reference, earlier, later in ((span.stopped, 60.0, 300.0), (span.failed, SKEW, 60.0)):
+    for reference, earlier, later in ((span.stopped, 60.0, 300.0), (span.failed, RULES.limits["skew"], 60.0)):
         if reference is None:
             continue
         hours = round((moment - reference) / _HOUR)

@@ -9,11 +9,13 @@ a job is the log of something else.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from nccl_triage.ingest.layouts import RAY_HELPER
 from nccl_triage.lazy_regex import lazily
 from nccl_triage.observations.event import Event
 from nccl_triage.observations.store import Observations
+from nccl_triage.story.decisions import ITSELF, Grounds, Table
 from nccl_triage.story.devices import DAEMONS
 from nccl_triage.story.kernel_log import Aside
 
@@ -38,10 +40,55 @@ _TOOL = lazily(
 _ANYBODY = ("os", "net", "storage", "line", "data", "host")
 #: Kinds of lines that are about a process of a job, whatever prints them.
 _ENDS = ("process.exit", "process.crash", "memory.killed")
-#: Kinds of lines beside failures in which a program speaks of trouble.
-_SPEAKS = ("exception", "exception.frame", "salient")
-#: Number of lines from which an input should hold one of a job.
-LONG = 200
+
+
+@dataclass(slots=True)
+class _Asked:
+    """A line of which is asked whether it belongs to the job, and what is known of the input."""
+
+    event: Event
+    #: Daemons some of whose lines can only come from a job.
+    services: set[str]
+    #: Whether lines of the job report a failure or progress.
+    tells: bool
+    #: Sources of helpers that only watch a cluster.
+    watching: set[str]
+    #: Lines of an input that is long and holds no line of a job, else 0.
+    strange: int
+
+
+RULES: Table[_Asked] = Table("belongs")
+
+
+@RULES.condition("other-daemon")
+def _other_daemon(asked: _Asked) -> Grounds | None:
+    name = daemon_of(asked.event)
+    if name is None or name in asked.services or _OF_JOBS.match(name) or DAEMONS.match(name):
+        return None
+    return Grounds((), {"daemon": name})
+
+
+@RULES.condition("tool-of-script")
+def _tool_of_script(asked: _Asked) -> Grounds | None:
+    event = asked.event
+    loud = asked.tells and (event.is_failure or event.kind == "salient")
+    return ITSELF if loud and _TOOL.match(event.text) else None
+
+
+@RULES.condition("helper-of-cluster")
+def _helper_of_cluster(asked: _Asked) -> Grounds | None:
+    event = asked.event
+    if not asked.tells or event.source not in asked.watching:
+        return None
+    return ITSELF if event.is_failure or event.kind in RULES.kinds("helper-of-cluster") else None
+
+
+@RULES.condition("log-without-job")
+def _log_without_job(asked: _Asked) -> Grounds | None:
+    event = asked.event
+    if not asked.strange or not event.is_failure or event.kind in _ENDS:
+        return None
+    return Grounds((), {"read": asked.strange})
 
 
 def set_aside(events: Sequence[Event], observations: Observations) -> tuple[list[Event], list[Aside]]:
@@ -51,31 +98,28 @@ def set_aside(events: Sequence[Event], observations: Observations) -> tuple[list
         watching = set()  # a node goes down with such a daemon
     own = [event for event in events if _is_job(event) and event.source not in watching]
     services = {name for event in own if (name := event.context.service)}
-    told = any(event.is_failure or event.kind == "exception" for event in own) or any(e.role == "progress" for e in own)
-    long = sum(info.lines for info in observations.sources.values()) >= LONG
+    tells = any(event.is_failure or event.kind == "exception" for event in own) or any(
+        e.role == "progress" for e in own
+    )
+    lines = sum(info.lines for info in observations.sources.values())
+    strange = lines if lines >= RULES.limits["long"] and not own else 0
     kept: list[Event] = []
     aside: list[Aside] = []
     for event in events:
-        if is_foreign(event, services):
-            aside.append((event, "other-program"))
-        elif told and (event.is_failure or event.kind == "salient") and _TOOL.match(event.text):
-            aside.append((event, "tool"))
-        elif told and event.source in watching and (event.is_failure or event.kind in _SPEAKS):
-            aside.append((event, "other-program"))
-        elif long and not own and event.is_failure and event.kind not in _ENDS:
-            aside.append((event, "no-job"))
-        else:
+        decision = RULES.decide(_Asked(event, services, tells, watching, strange), event)
+        if decision is None:
             kept.append(event)
+        else:
+            aside.append((event, decision))
     return kept, aside
 
 
-def is_foreign(event: Event, services: set[str]) -> bool:
-    """Tell whether a line is from a daemon that is no part of the job and runs none; ``services`` are part of it."""
-    name = event.context.service
-    if name is None:
-        inner = _INNER.match(event.text)
-        name = inner["service"] if inner is not None else None
-    return name is not None and name not in services and not (_OF_JOBS.match(name) or DAEMONS.match(name))
+def daemon_of(event: Event) -> str | None:
+    """Return the daemon that a syslog names as the writer of a line."""
+    if event.context.service is not None:
+        return event.context.service
+    inner = _INNER.match(event.text)
+    return inner["service"] if inner is not None else None
 
 
 def _is_job(event: Event) -> bool:

@@ -1,9 +1,15 @@
-"""How a run ended: finished, goes on, was stopped, failed, hangs, or the input ends before it did."""
+"""How a run ended: finished, goes on, was stopped, failed, hangs, or the input ends before it did.
+
+The rules are the table "outcome" of ``rules/story``: the first one that holds decides.
+"""
 
 from __future__ import annotations
 
 from bisect import bisect_right
 from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
 from typing import Literal, NamedTuple
 
 from nccl_triage.lazy_regex import lazily
@@ -12,28 +18,13 @@ from nccl_triage.parsers.tracebacks import lines_of
 from nccl_triage.parsers.unknown_errors import SALIENT
 from nccl_triage.recorder.compare import compare
 from nccl_triage.story import exits
+from nccl_triage.story.decisions import Decision, Grounds, Table
 from nccl_triage.story.exceptions import ERROR_LEVELS, is_communication, is_launcher
 from nccl_triage.story.survived_failures import ADVANCES, MOVES, NUMBERS
 from nccl_triage.story.view import View
 
-#: Kinds of lines of processes that end at slightly different times after the work. They are no failures.
-FAREWELLS = (
-    "rendezvous.failed", "connection.lost", "connection.refused", "process.lost", "process.stopped", "process.signalled",
-    "teardown", "communicator.closed", "collective.error",
-)  # fmt: skip
-
-#: Kinds of lines that a process prints while it gets no further, and how many of them at the end prove it.
-WAITS = (
-    "waiting", "retry", "connection.refused", "address.unresolved", "rendezvous.failed", "collective.waiting", "collective.absent",
-    "process.stalled", "call.timeout",
-)  # fmt: skip
-WAITED = 2
-#: Kinds of failures by which a process gives up waiting in a collective.
-HANGS = ("collective.timeout", "collective.absent", "process.stalled")
 #: Kinds of lines that show a run at work. Lines of its start do not: it may hang right after them.
 WORKS = (*ADVANCES, "recovered")
-#: Lines at the end of a log that may follow its last words: what NCCL prints while it shuts down.
-_LINES_BELOW = 3
 _WARNING = "NCCL WARN "
 _INFORMS = ("INFO", "I")
 _ERROR = lazily(
@@ -48,10 +39,11 @@ State = Literal["finished", "running", "stopped", "failed", "hung", "cut", "none
 
 
 class Outcome(NamedTuple):
-    """How a run ended, and the line that says so (None where it follows from what no line says)."""
+    """How a run ended, the line that says so (None where it follows from what no line says), and the rule that decided."""
 
     state: State
-    event: Event | None = None
+    event: Event | None
+    decision: Decision
 
     @property
     def is_well(self) -> bool:
@@ -64,28 +56,275 @@ class Outcome(NamedTuple):
         return self.state in ("stopped", "failed", "hung")
 
 
-def outcome_of(view: View) -> Outcome:
-    """Return how a run ended, by those of its events that count."""
-    if spoilt := [event for event in view.of(NUMBERS) if "lasts" in event.fields]:
-        return Outcome("failed", spoilt[0])
-    finish = finished(view)
-    if finish is not None:
-        return Outcome("finished", finish)
-    bad = view.failures
-    if not bad:
-        return _without_failure(view)
-    stop = next((event for event in bad if exits.stops_job(event)), None)
-    if stop is None:
-        return Outcome("hung" if _is_wait(bad[0]) else "failed", bad[0])
-    before = bad[: bad.index(stop)] if view.order_known else []
-    if any(_is_wait(event) for event in before[:1]):
-        return Outcome("hung", bad[0])
-    return Outcome("failed", bad[0]) if any(_is_fault(event) for event in before) else Outcome("stopped", stop)
+@dataclass
+class _End:
+    """A run whose end is asked for, and what its rules ask in common."""
+
+    view: View
+    #: Failures that were set aside, each with the reason, and the run before anything was set aside.
+    survived: Sequence[tuple[Event, Decision]]
+    whole: View
+
+    @property
+    def bad(self) -> list[Event]:
+        """The failures that count, in order."""
+        return self.view.failures
+
+    @cached_property
+    def stop(self) -> Event | None:
+        """The line that says that the whole job was told to stop."""
+        return next((event for event in self.bad if exits.stops_job(event)), None)
+
+    @cached_property
+    def before_stop(self) -> list[Event]:
+        """The failures that certainly came before the stop."""
+        return self.bad[: self.bad.index(self.stop)] if self.stop is not None and self.view.order_known else []
+
+    @cached_property
+    def worked(self) -> list[Event]:
+        """The lines that show the job at work: its steps, or a server that is ready for requests."""
+        return [
+            event
+            for event in self.view.events
+            if event.role == "progress" and (event.kind in WORKS or event.fields.get("engine") == "serving")
+        ]
+
+    @cached_property
+    def all_exited(self) -> list[Event]:
+        """The lines that report exit code 0, if there is one for every rank and no other exit."""
+        view, ended = self.view, self.view.of("process.finished")
+        every = len(view.identity.ranks) <= view.count("process.finished") > 1 and not view.count("process.exit")
+        return ended if view.order_known and every else []
+
+    @cached_property
+    def behind(self) -> list[Event]:
+        """The lines behind the last progress, without those of dumps."""
+        view = self.view
+        dumps = view.observations.recorder.sources()
+        behind = view.events[view.position(self.worked[-1]) + 1 if self.worked else 0 :]
+        return [event for event in behind if event.source not in dumps]
+
+    @cached_property
+    def stacks_behind(self) -> list[Event]:
+        """The parts of tracebacks and stacks of Python behind the last progress."""
+        return [
+            e for e in self.behind if e.kind == "exception.frame" and e.fields.get("language", "python") == "python"
+        ]
+
+    @cached_property
+    def cluster_stops(self) -> Event | None:
+        """The last line by which a cluster is told to stop."""
+        found = self.view.telling(stops="cluster")
+        return found[-1] if found else None
+
+    @property
+    def known(self) -> list[Event]:
+        """The lines of the run that say more than who printed them."""
+        return [e for e in self.view.events if e.kind not in ("salient", "speaker", "note", "variable", "setting")]
+
+
+RULES: Table[_End] = Table("outcome")
+
+
+def outcome_of(view: View, survived: Sequence[tuple[Event, Decision]], whole: View) -> Outcome:
+    """Return how a run ended, by those of its events that count (``view``) of all of its events (``whole``)."""
+    decision = RULES.decide(_End(view, survived, whole))
+    if decision is None:
+        raise LookupError("no rule tells how the run ended")
+    event = decision.events[0] if decision.events else None
+    state: State = decision.answer  # type: ignore[assignment]
+    return Outcome(state, event, decision)
+
+
+def _by(event: Event | None, *further: Event) -> Grounds | None:
+    """Return the grounds of a rule that holds by a line, None without one; the first line is that of the outcome."""
+    return None if event is None else Grounds((event, *further))
+
+
+@RULES.condition("bad-numbers-last")
+def _bad_numbers_last(end: _End) -> Grounds | None:
+    return _by(next((event for event in end.view.of(NUMBERS) if "lasts" in event.fields), None))
+
+
+@RULES.condition("files-say-finished")
+def _files_say_finished(end: _End) -> Grounds | None:
+    return None if end.view.order_known else _by(_each_file(end.view, end.view.of("job.finished")))
+
+
+@RULES.condition("all-exited-with-0")
+def _all_exited_with_0(end: _End) -> Grounds | None:
+    if not end.all_exited:
+        return None
+    last = end.view.position(end.bad[-1]) if end.bad else -1
+    return _by(end.all_exited[-1]) if end.view.position(end.all_exited[-1]) > last else None
+
+
+@RULES.condition("last-step-then-ends")
+def _last_step_then_ends(end: _End) -> Grounds | None:
+    return None if end.all_exited or not end.view.order_known else _by(_counted_out(end.view))
+
+
+@RULES.condition("left-before-trouble")
+def _left_before_trouble(end: _End) -> Grounds | None:
+    return None if end.all_exited or not end.view.order_known else _by(_left_first(end.view))
+
+
+@RULES.condition("said-after-failures")
+def _said_after_failures(end: _End) -> Grounds | None:
+    return None if end.all_exited or not end.view.order_known else _by(_said(end.view))
+
+
+@RULES.condition("waited-before-stop")
+def _waited_before_stop(end: _End) -> Grounds | None:
+    waited = end.stop is not None and any(_is_wait(event) for event in end.before_stop[:1])
+    return _by(end.bad[0], *_listed(end.stop)) if waited else None
+
+
+@RULES.condition("failed-before-stop")
+def _failed_before_stop(end: _End) -> Grounds | None:
+    fault = next((event for event in end.before_stop if _is_fault(event)), None)
+    return None if fault is None else _by(end.bad[0], fault, *_listed(end.stop))
+
+
+@RULES.condition("told-to-stop")
+def _told_to_stop(end: _End) -> Grounds | None:
+    return _by(end.stop)
+
+
+@RULES.condition("gave-up-waiting")
+def _gave_up_waiting(end: _End) -> Grounds | None:
+    return _by(end.bad[0]) if end.bad and _is_wait(end.bad[0]) else None
+
+
+@RULES.condition("failure-counts")
+def _failure_counts(end: _End) -> Grounds | None:
+    return _by(end.bad[0]) if end.bad else None
+
+
+@RULES.condition("bad-numbers")
+def _bad_numbers(end: _End) -> Grounds | None:
+    return _by(next(iter(end.view.of(NUMBERS)), None))
+
+
+@RULES.condition("said-finished")
+def _said_finished(end: _End) -> Grounds | None:
+    said = end.view.of("job.finished") + end.view.telling(end="orderly")
+    return _by(said[-1]) if said else None
+
+
+@RULES.condition("recorders-differ")
+def _recorders_differ(end: _End) -> Grounds | None:
+    table = end.view.observations.recorder
+    # Ranks that wait for an operation that all have started are at work, unless one gave it up.
+    if table and any(finding.kind != "entered" or finding.given_up for finding in compare(table).findings):
+        return Grounds(tuple(end.view.events[-1:]))
+    return None
+
+
+@RULES.condition("unknown-error-last")
+def _unknown_error_last(end: _End) -> Grounds | None:
+    said = _unknown_trouble(end.view)
+    return Grounds((said[-1],), {"lines": int(RULES.limits["lines_below"])}) if said else None
+
+
+@RULES.condition("stack-dumped-by-hand")
+def _stack_dumped_by_hand(end: _End) -> Grounds | None:
+    return _by(_dumped_apart(end.view, end.worked))
+
+
+@RULES.condition("stacks-last")
+def _stacks_last(end: _End) -> Grounds | None:
+    stacks = end.stacks_behind if end.view.order_known else []
+    return _by(stacks[-1]) if any("frames" in event.fields for event in stacks) else None
+
+
+@RULES.condition("traceback-last")
+def _traceback_last(end: _End) -> Grounds | None:
+    return _by(end.stacks_behind[-1]) if end.view.order_known and end.stacks_behind else None
+
+
+@RULES.condition("waits-last")
+def _waits_last(end: _End) -> Grounds | None:
+    if not end.view.order_known:
+        return None
+    # A process that waited and then got further in its set-up waits no more.
+    further = max((n for n, e in enumerate(end.behind) if e.role == "progress" and e.kind in MOVES), default=-1)
+    behind = end.behind[further + 1 :]
+    waits = [event for event in behind if event.kind in RULES.kinds("waits-last")]
+    if len(waits) >= RULES.limits["waits"] or any("awaits" in event.fields for event in behind):
+        return Grounds((behind[-1], *waits[:1]), {"waits_seen": len(waits)})
+    return None
+
+
+@RULES.condition("processes-left")
+def _processes_left(end: _End) -> Grounds | None:
+    leaving = end.view.telling("end")
+    return _by(leaving[0]) if leaving else None  # processes ended, and none said that anything was wrong
+
+
+@RULES.condition("cluster-stopped-after-work")
+def _cluster_stopped_after_work(end: _End) -> Grounds | None:
+    # A cluster is told to stop when its driver is gone: the job is over, and the log that says how is not here.
+    return _by(end.cluster_stops) if end.worked or end.view.of("teardown") else None
+
+
+@RULES.condition("cluster-stopped")
+def _cluster_stopped(end: _End) -> Grounds | None:
+    return _by(end.cluster_stops)
+
+
+@RULES.condition("silent-after-exception")
+def _silent_after_exception(end: _End) -> Grounds | None:
+    # A program that logged an exception and printed more may have gone on to its end, without working again.
+    at_work = _at_work(end)
+    if at_work is None:
+        return None
+    last = end.whole.position(at_work)
+    caught = next(
+        (
+            event
+            for event, decision in end.survived
+            if decision.answer == "caught" and "below" in event.fields and end.whole.position(event) > last
+        ),
+        None,
+    )
+    return None if caught is None else Grounds((at_work, caught))
+
+
+@RULES.condition("at-work")
+def _still_at_work(end: _End) -> Grounds | None:
+    return _by(end.worked[-1]) if end.worked else None
+
+
+@RULES.condition("recorded-at-work")
+def _recorded_at_work(end: _End) -> Grounds | None:
+    return Grounds(tuple(end.view.events[-1:])) if end.view.observations.recorder else None
+
+
+@RULES.condition("input-ends")
+def _input_ends(end: _End) -> Grounds | None:
+    return _by(end.known[-1]) if end.known else None
+
+
+@RULES.condition("no-job")
+def _no_job(end: _End) -> Grounds | None:
+    return Grounds()
+
+
+def _at_work(end: _End) -> Event | None:
+    """Return the last line of a run that is at work as far as its lines or its recorders show."""
+    if end.worked:
+        return end.worked[-1]
+    return end.view.events[-1] if end.view.observations.recorder and end.view.events else None
+
+
+def _listed(event: Event | None) -> list[Event]:
+    return [] if event is None else [event]
 
 
 def _is_wait(event: Event) -> bool:
     """Tell whether a process gave up waiting for others: by then the job had hung for a while."""
-    return event.kind in HANGS
+    return event.kind in RULES.kinds("gave-up-waiting")
 
 
 def _is_fault(event: Event) -> bool:
@@ -93,64 +332,6 @@ def _is_fault(event: Event) -> bool:
     return event.role == "root" or (
         event.kind == "exception" and not is_communication(event) and not is_launcher(event)
     )
-
-
-def _without_failure(view: View) -> Outcome:
-    """Return the outcome of a run without a line of failure: it goes on, waits, or the input ends before it did."""
-    if spoilt := view.of(NUMBERS):
-        return Outcome("failed", spoilt[0])
-    if said := view.of("job.finished") + view.telling(end="orderly"):
-        return Outcome("finished", said[-1])
-    if (bad := _bad_end(view)) is not None:
-        return bad
-    if leaving := view.telling("end"):
-        return Outcome("finished", leaving[0])  # processes ended, and none said that anything was wrong
-    if stopped := view.telling(stops="cluster"):
-        # A cluster is told to stop when its driver is gone: the job is over, and the log that says how is not here.
-        return Outcome("cut" if _works(view) or view.of("teardown") else "stopped", stopped[-1])
-    if worked := _works(view):
-        return Outcome("running", worked[-1])
-    if view.observations.recorder:
-        return Outcome("running", view.events[-1] if view.events else None)
-    known = [event for event in view.events if event.kind not in ("salient", "speaker", "note", "variable", "setting")]
-    return Outcome("cut", known[-1]) if known else Outcome("none")
-
-
-def _works(view: View) -> list[Event]:
-    """Return the lines that show the job at work: its steps, or a server that is ready for requests."""
-    return [
-        event
-        for event in view.events
-        if event.role == "progress" and (event.kind in WORKS or event.fields.get("engine") == "serving")
-    ]
-
-
-def _bad_end(view: View) -> Outcome | None:
-    """Return the outcome of a run that ends with trouble which is no failure by itself, None if it does not."""
-    table = view.observations.recorder
-    # Ranks that wait for an operation that all have started are at work, unless one gave it up.
-    if table and any(finding.kind != "entered" or finding.given_up for finding in compare(table).findings):
-        return Outcome("hung", view.events[-1] if view.events else None)
-    if said := _unknown_trouble(view):
-        return Outcome("failed", said[-1])
-    worked = _works(view)
-    if (dumped := _dumped_apart(view, worked)) is not None:
-        return Outcome("hung", dumped)
-    if not view.order_known:
-        return None
-    dumps = view.observations.recorder.sources()
-    behind = view.events[view.position(worked[-1]) + 1 if worked else 0 :]
-    behind = [event for event in behind if event.source not in dumps]
-    stacks = [e for e in behind if e.kind == "exception.frame" and e.fields.get("language", "python") == "python"]
-    if stacks:
-        return Outcome("hung" if any("frames" in event.fields for event in stacks) else "failed", stacks[-1])
-    # A process that waited and then got further in its set-up waits no more.
-    further = max((n for n, e in enumerate(behind) if e.role == "progress" and e.kind in MOVES), default=-1)
-    behind = behind[further + 1 :]
-    waits = [event for event in behind if event.kind in WAITS]
-    if len(waits) >= WAITED or any("awaits" in event.fields for event in behind):
-        return Outcome("hung", behind[-1])
-    return None
 
 
 def _dumped_apart(view: View, worked: list[Event]) -> Event | None:
@@ -164,10 +345,6 @@ def _dumped_apart(view: View, worked: list[Event]) -> Event | None:
         return None
     examined = view.telling(examined="hang")
     return next((event for event in stacks if event.source not in logs), examined[-1] if examined else None)
-
-
-#: A process that polls goes to and fro in the innermost frames of its stack.
-_POLLING = 2
 
 
 def _most_move(stacks: list[Event]) -> bool:
@@ -184,23 +361,16 @@ def _parted(before: list[str], after: list[str]) -> bool:
     """Tell whether two stacks, the outermost frames first, differ by more than the frames of a loop that polls."""
     common = next((n for n, pair in enumerate(zip(before, after, strict=False)) if pair[0] != pair[1]), None)
     shared = min(len(before), len(after)) if common is None else common
-    return max(len(before), len(after)) - shared > _POLLING
+    return max(len(before), len(after)) - shared > RULES.limits["polling"]
 
 
-def finished(view: View) -> Event | None:
-    """Return the line that shows that the run finished, or None.
+def _said(view: View) -> Event | None:
+    """Return the line by which the run says that it finished, or None.
 
     Every rank must say so after its last failure, or a process that speaks for the job. What processes print while they
     end at slightly different times is no failure.
     """
-    found, ended = view.of("job.finished"), view.of("process.finished")
-    if not view.order_known:
-        return _each_file(view, found)
-    if ended and len(view.identity.ranks) <= view.count("process.finished") > 1 and not view.count("process.exit"):
-        last = view.position(view.failures[-1]) if view.failures else -1
-        return ended[-1] if view.position(ended[-1]) > last else None
-    if (event := _counted_out(view) or _left_first(view)) is not None:
-        return event
+    found = view.of("job.finished")
     if not found or any(exit_.code != 0 for exit_ in exits.exits_of(view)):
         return None
     said: dict[int | None, int] = {}
@@ -264,7 +434,7 @@ def _is_last(event: Event) -> bool:
 
 
 def _is_farewell(event: Event) -> bool:
-    return event.kind in FAREWELLS or (event.kind == "exception" and is_communication(event))
+    return event.kind in RULES.kinds("last-step-then-ends") or (event.kind == "exception" and is_communication(event))
 
 
 def _is_unknown_end(view: View, event: Event) -> bool:
@@ -306,7 +476,7 @@ def _last_words(view: View) -> list[Event]:
         info = view.observations.sources.get(event.source)
         if (
             info is not None
-            and info.lines - event.line - _trace_below(view, event) <= _LINES_BELOW
+            and info.lines - event.line - _trace_below(view, event) <= RULES.limits["lines_below"]
             and event.line > last_step.get(event.source, 0)
         ):
             found.append(event)

@@ -5,7 +5,8 @@ before it had worked or ended. It also begins with a process that was not seen b
 job, with a process that starts a second time after exceptions ended all, and with the next job step of Slurm. An agent whose
 workers have all ended gives up at once or starts others without a word, so that a further step after its line is one of others. A
 log whose first lines come again word for word, with their times or steps, was written twice. A launcher that starts all
-processes again may give each attempt a folder. What is not certainly a boundary does not split.
+processes again may give each attempt a folder. What is not certainly a boundary does not split. The rules are the table
+"runs" of ``rules/story``.
 
 Steps of one job may also run side by side (the head and the workers of a Ray cluster), so their ids alone separate
 nothing. A step follows another one only if the first is named for the last time before the second is named at all, and
@@ -23,6 +24,7 @@ from nccl_triage.lazy_regex import lazily
 from nccl_triage.numbers import listed
 from nccl_triage.observations.event import Event
 from nccl_triage.observations.store import SourceInfo
+from nccl_triage.story.decisions import Decision, Grounds, Table
 from nccl_triage.story.exits import ends_job
 from nccl_triage.story.survived_failures import ADVANCES, RankOf, process_of, step_number
 
@@ -30,8 +32,6 @@ from nccl_triage.story.survived_failures import ADVANCES, RankOf, process_of, st
 OPENS = ("job.launched", "job.restarted")
 #: Kinds of lines that a process prints while it comes up.
 BEGINS = (*OPENS, "setup", "communicator.starting", "interface.chosen", "variable")
-#: Lines at the beginning of a log by which it is recognised.
-OPENING = 3
 #: The field in which lines of Slurm name the step that they are about: 4711.0, or 4711 for a whole job.
 STEP_FIELD = "stepid"
 #: The id of a step that srun made. Other steps of a job ("4711.batch") are not counted.
@@ -48,19 +48,21 @@ class Part:
 
     events: list[Event] = field(default_factory=list)
     opened_by: Event | None = None
+    #: Why it begins there; None for the first run.
+    decision: Decision | None = None
 
 
 @dataclass(slots=True)
 class _Seen:
     """What the events of a run have shown so far."""
 
-    worked: bool = False
-    ended: bool = False
+    worked: Event | None = None
+    ended: Event | None = None
     #: Hosts on which an agent said that its workers have ended, and did not give up: the steps that were seen before.
-    emptied: dict[str | None, frozenset[str]] = field(default_factory=dict)
+    emptied: dict[str | None, tuple[Event, frozenset[str]]] = field(default_factory=dict)
     processes: set[Hashable] = field(default_factory=set)
     #: Those of them that an exception ended which nobody caught.
-    dead: set[Hashable] = field(default_factory=set)
+    dead: dict[Hashable, Event] = field(default_factory=dict)
     #: What each process printed as it began.
     begun: set[tuple[Hashable, str]] = field(default_factory=set)
     #: Hosts on which launchers printed something, and whether the job worked after that.
@@ -70,42 +72,95 @@ class _Seen:
     def note(self, event: Event, process: Hashable | None) -> None:
         """Record the next event of the run."""
         if event.kind in ADVANCES or event.is_failure:
-            self.worked = True
+            self.worked = event
             self.launched = dict.fromkeys(self.launched, True)
-        self.ended = self.ended or ends_job(event)
-        if self.ended:
+        if self.ended is None and ends_job(event):
+            self.ended = event
+        if self.ended is not None:
             self.emptied.clear()
         elif event.kind == "process.exit" and "root" in event.fields:
-            self.emptied[event.context.host] = frozenset(self.highest)
+            self.emptied[event.context.host] = event, frozenset(self.highest)
         if event.kind in OPENS and event.context.host is not None:
             self.launched.setdefault(event.context.host, False)
         if process is not None:
             self.processes.add(process)
             if event.fields.get("fate") == "uncaught":
-                self.dead.add(process)
+                self.dead[process] = event
             if event.kind in BEGINS:
                 self.begun.add((process, event.signature))
         if event.kind == "step" and (number := step_number(event)) is not None:
             self.highest[event.signature] = max(number, self.highest.get(event.signature, number))
 
-    def begins(self, event: Event, process: Hashable | None) -> bool:
-        """Tell whether an event opens the next run."""
-        if event.kind in OPENS:
-            # Launchers of other hosts may come later, as long as nothing ended.
-            host = event.context.host
-            return self.ended or (self.worked if host is None else self.launched.get(host, False))
-        # Standard output may be held back until its process ends: what stands below a failure need not be later.
-        if event.kind == "step" and event.role == "progress" and event.context.host in self.emptied:
-            return event.signature in self.emptied[event.context.host]
-        if event.kind in BEGINS and not event.is_failure and process in self.dead >= self.processes:
-            return (process, event.signature) in self.begun
-        if not self.ended or event.is_failure:
-            return False
-        if event.kind in BEGINS:
-            return process is None or process not in self.processes
-        number = step_number(event) if event.kind == "step" and event.role == "progress" else None
-        highest = self.highest.get(event.signature)
-        return number is not None and highest is not None and number < highest and number <= 1
+
+@dataclass(slots=True)
+class _Beginning:
+    """A line that may begin another run."""
+
+    event: Event
+    process: Hashable | None
+    seen: _Seen
+
+    @property
+    def ended_by(self) -> Event | None:
+        """The exception that ended the process, if one that nobody caught ended every process of the run."""
+        seen = self.seen
+        if self.event.is_failure or self.process is None or not seen.dead.keys() >= seen.processes:
+            return None
+        return seen.dead.get(self.process)
+
+
+RULES: Table[_Beginning] = Table("runs")
+RULES.by_name("opening-again", "next-job-step", "attempt-folders")
+
+
+@RULES.condition("launched-after-end")
+def _launched_after_end(beginning: _Beginning) -> Grounds | None:
+    return _by(beginning.seen.ended)
+
+
+@RULES.condition("launched-after-work")
+def _launched_after_work(beginning: _Beginning) -> Grounds | None:
+    # Launchers of other hosts may come later, as long as nothing ended.
+    host, worked = beginning.event.context.host, beginning.seen.worked
+    return _by(worked) if host is None or beginning.seen.launched.get(host, False) else None
+
+
+@RULES.condition("step-of-other-workers")
+def _step_of_other_workers(beginning: _Beginning) -> Grounds | None:
+    # Standard output may be held back until its process ends: what stands below a failure need not be later.
+    event, emptied = beginning.event, beginning.seen.emptied.get(beginning.event.context.host)
+    if emptied is None or event.role != "progress" or event.signature not in emptied[1]:
+        return None
+    return Grounds((emptied[0],))
+
+
+@RULES.condition("counter-again")
+def _counter_again(beginning: _Beginning) -> Grounds | None:
+    event, seen = beginning.event, beginning.seen
+    if seen.ended is None or event.is_failure or event.role != "progress" or event.context.host in seen.emptied:
+        return None
+    number, highest = step_number(event), seen.highest.get(event.signature)
+    if number is None or highest is None or not number < highest or number > RULES.limits["first_number"]:
+        return None
+    return Grounds((seen.ended,), {"number": number, "highest": highest})
+
+
+@RULES.condition("dead-process-again")
+def _dead_process_again(beginning: _Beginning) -> Grounds | None:
+    again = (beginning.process, beginning.event.signature) in beginning.seen.begun
+    return _by(beginning.ended_by) if again else None
+
+
+@RULES.condition("new-process-after-end")
+def _new_process_after_end(beginning: _Beginning) -> Grounds | None:
+    if beginning.ended_by is not None or beginning.event.is_failure:
+        return None
+    known = beginning.process is not None and beginning.process in beginning.seen.processes
+    return None if known else _by(beginning.seen.ended)
+
+
+def _by(event: Event | None) -> Grounds | None:
+    return None if event is None else Grounds((event,))
 
 
 def split(events: Sequence[Event], rank_of: RankOf) -> list[Part]:
@@ -114,12 +169,19 @@ def split(events: Sequence[Event], rank_of: RankOf) -> list[Part]:
     seen = _Seen()
     # A line that says how a command failed also names the command.
     failed = {(event.source, event.line) for event in events if event.is_failure}
-    again = _again(events) | {id(events[position]) for position in _step_beginnings(events)}
+    again = _again(events)
+    steps = {id(events[position]): grounds for position, grounds in _step_beginnings(events).items()}
     for event in events:
         process = _process(event, rank_of)
-        begins = (event.source, event.line) not in failed and seen.begins(event, process)
-        if parts[-1].events and (begins or id(event) in again):
-            parts.append(Part(_of_line(parts[-1].events, event), event))
+        begins = None
+        if RULES.looks_at(event.kind) and (event.source, event.line) not in failed:
+            begins = RULES.decide(_Beginning(event, process, seen), event, event.kind)
+        if begins is None and id(event) in again:
+            begins = RULES.decision("opening-again", event, again[id(event)])
+        if begins is None and id(event) in steps:
+            begins = RULES.decision("next-job-step", event, steps[id(event)])
+        if parts[-1].events and begins is not None:
+            parts.append(Part(_of_line(parts[-1].events, event), event, begins))
             if not parts[-2].events:
                 del parts[-2]
             seen = _Seen()
@@ -142,19 +204,22 @@ def of_attempts(events: Sequence[Event], sources: Mapping[str, SourceInfo]) -> l
     parts = [attempts[number] for number in sorted(attempts)]
     for part in parts[1:]:
         part.opened_by = part.events[0]
+        part.decision = RULES.decision("attempt-folders", part.opened_by, Grounds((parts[0].events[0],)))
     return parts if len(parts) > 1 else []
 
 
-def _again(events: Sequence[Event]) -> set[int]:
-    """Return the identities of events with which a log begins again, word for word."""
+def _again(events: Sequence[Event]) -> dict[int, Grounds]:
+    """Return the identities of events with which a log begins again, word for word, with the lines that come again."""
     first = list({(event.source, event.line): event for event in reversed(events)}.values())[::-1]
-    opening = [_words(event) for event in first[:OPENING]]
-    if len(first) < 2 * OPENING or not _unique(first[:OPENING]):
-        return set()
+    number = int(RULES.limits["opening"])
+    opening = [_words(event) for event in first[:number]]
+    if len(first) < 2 * number or not _unique(first[:number]):
+        return {}
+    grounds = Grounds(tuple(first[:number]))
     return {
-        id(event)
-        for at, event in enumerate(first[OPENING:], OPENING)
-        if _words(event) == opening[0] and [_words(one) for one in first[at : at + OPENING]] == opening
+        id(event): grounds
+        for at, event in enumerate(first[number:], number)
+        if _words(event) == opening[0] and [_words(one) for one in first[at : at + number]] == opening
     }
 
 
@@ -183,11 +248,11 @@ def _process(event: Event, rank_of: RankOf) -> Hashable | None:
     return process_of(event, rank_of(event))
 
 
-def _step_beginnings(events: Sequence[Event]) -> set[int]:
-    """Return the positions at which the events of a later job step begin."""
+def _step_beginnings(events: Sequence[Event]) -> dict[int, Grounds]:
+    """Return the positions at which the events of a later job step begin, with the last line of the one before."""
     lines = {(event.source, event.line): step for event in events if (step := _step_of(event)) is not None}
     if not lines:
-        return set()
+        return {}
     spans: dict[_JobStep, list[int]] = {}
     for position, event in enumerate(events):
         named = lines.get((event.source, event.line))
@@ -196,11 +261,11 @@ def _step_beginnings(events: Sequence[Event]) -> set[int]:
     # A line about a whole job says nothing about its steps.
     jobs = {job for job, step in spans if step is not None}
     ordered = sorted((span, step) for step, span in spans.items() if step[1] is not None or step[0] not in jobs)
-    found: set[int] = set()
+    found: dict[int, Grounds] = {}
     start = 0
-    for ((_, last), _), ((first, end), _) in pairwise(ordered):
+    for ((_, last), _), ((first, end), step) in pairwise(ordered):
         if last < first and (begin := _between_steps(events, start, last, first, end)) is not None:
-            found.add(begin)
+            found[begin] = Grounds((events[last],), {"step": ".".join(filter(None, step))})
             start = begin
     return found
 

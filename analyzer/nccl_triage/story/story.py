@@ -14,6 +14,7 @@ from nccl_triage.observations.event import Event
 from nccl_triage.observations.store import Observations
 from nccl_triage.producers import produced_signatures
 from nccl_triage.story import error_codes, kernel_log, line_origins, order, other_programs, runs, survived_failures
+from nccl_triage.story.decisions import COUNTS, Decision, Grounds, Table
 from nccl_triage.story.devices import Devices
 from nccl_triage.story.identity import Identity
 from nccl_triage.story.kernel_log import Aside
@@ -32,8 +33,11 @@ class Run:
     aside: list[Aside] = field(default_factory=list)
     #: Everything that the run printed, before anything was set aside.
     printed: list[Event] = field(default_factory=list)
-    #: The line with which it begins, None for the first run of the input.
+    #: The line with which it begins, None for the first run of the input, and why it begins there.
     opened_by: Event | None = None
+    begins: Decision | None = None
+    #: The failures that count, each with the reason.
+    counting: list[Aside] = field(default_factory=list)
 
     @cached_property
     def devices(self) -> Devices:
@@ -48,6 +52,8 @@ class Story:
     runs: list[Run]
     told: Run
     order_known: bool
+    #: Why the verdict is about this run.
+    chosen: Decision
     #: Events that tell of earlier jobs; they have no place among the lines of this one.
     remembered: list[Event] = field(default_factory=list)
 
@@ -72,33 +78,54 @@ def tell_story(observations: Observations, rules: RuleSet) -> Story:
     if len(parts) == 1:
         told = [_run(observations, events, known, identity)]
     else:
-        told = [_run(observations, p.events, known, Identity(observations, p.events), p.opened_by) for p in parts]
-    last = _last(told)
+        told = [_run(observations, p.events, known, Identity(observations, p.events), p) for p in parts]
+    chosen = CHOICE.decide(told)
+    if chosen is None:
+        raise LookupError("no rule chooses a run")
+    last = told[int(chosen.numbers["number"]) - 1]
     last.aside = [*foreign, *last.aside]
-    return Story(told, last, known, remembered)
+    return Story(told, last, known, chosen, remembered)
 
 
-def _last(told: list[Run]) -> Run:
-    """Return the run that the verdict is about: the last one known to have done more than begin."""
-    known = [run for run in told if run.outcome.is_well or run.outcome.is_bad]
-    return known[-1] if known else max(told, key=lambda run: len(run.events))
+CHOICE: Table[list[Run]] = Table("choice")
+
+
+@CHOICE.condition("only-run")
+def _only_run(told: list[Run]) -> Grounds | None:
+    return Grounds((), {"number": 1}) if len(told) == 1 else None
+
+
+@CHOICE.condition("last-run-with-end-or-work")
+def _last_run_with_end_or_work(told: list[Run]) -> Grounds | None:
+    known = [number for number, run in enumerate(told, 1) if run.outcome.is_well or run.outcome.is_bad]
+    return Grounds((), {"number": known[-1], "runs": len(told)}) if known else None
+
+
+@CHOICE.condition("longest-run")
+def _longest_run(told: list[Run]) -> Grounds | None:
+    number = max(range(len(told)), key=lambda index: len(told[index].events)) + 1
+    return Grounds((), {"number": number, "runs": len(told)})
 
 
 def _run(
-    observations: Observations, printed: list[Event], known: bool, identity: Identity, opened_by: Event | None = None
+    observations: Observations, printed: list[Event], known: bool, identity: Identity, part: runs.Part | None = None
 ) -> Run:
-    events, aside = kernel_log.set_aside(printed, lambda: Devices(identity, printed))
+    events, of_kernel = kernel_log.set_aside(printed, lambda: Devices(identity, printed))
     whole = View(observations, events, identity, known)
-    survived = [item for scope in whole.scopes() for item in survived_failures.survived(scope, whole.rank)]
+    judged = [item for scope in whole.scopes() for item in survived_failures.judge(scope, whole.rank)]
+    survived = [item for item in judged if item[1].answer != COUNTS]
     gone = {id(event) for event, _ in survived}
     view = View(observations, [event for event in events if id(event) not in gone], identity, known)
-    outcome = outcome_of(view)
-    if outcome.state == "running" and outcome.event is not None:
-        # A program that logged an exception and printed more may have gone on to its end, without working again.
-        last = whole.position(outcome.event)
-        if any(why == "caught" and "below" in event.fields and whole.position(event) > last for event, why in survived):
-            outcome = Outcome("cut", outcome.event)
-    return Run(view.events, identity, outcome, [*aside, *survived], printed, opened_by)
+    return Run(
+        view.events,
+        identity,
+        outcome_of(view, survived, whole),
+        [*(item for item in of_kernel if item[1].answer != COUNTS), *survived],
+        printed,
+        part.opened_by if part is not None else None,
+        part.decision if part is not None else None,
+        [item for item in (*of_kernel, *judged) if item[1].answer == COUNTS],
+    )
 
 
 def _with_kinds(events: list[Event], rules: RuleSet) -> list[Event]:

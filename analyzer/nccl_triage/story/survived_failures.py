@@ -3,19 +3,20 @@
 A failure was survived if what it affected went on: the same process took another step, or the job as a whole took two
 new ones. An exception after a logger's record was caught, unless an exit follows, if its process then prints what it
 printed before, or goes on after it logged the same several times. An exception that its process raises again was not the
-end of that process.
+end of that process. The rules are the table "survival" of ``rules/story``.
 """
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Container, Hashable, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from nccl_triage.lazy_regex import lazily
 from nccl_triage.observations.event import Event
 from nccl_triage.parsers import times, tracebacks
 from nccl_triage.parsers.traceback_lines import is_record
+from nccl_triage.story.decisions import COUNTS, ITSELF, Decision, Grounds, Table
 from nccl_triage.story.exceptions import LOGGED
 
 #: Kinds of lines that show progress of a job. Set-up and loading by workers say nothing about what failed before.
@@ -24,37 +25,20 @@ ADVANCES = ("step", "progress.bar", "progress", "task.finished")
 PROVES = ("step", "progress")
 #: Kinds of lines that show that the job got further, besides new steps.
 MOVES = ("progress", "task.finished", "setup", "communicator.ready")
-#: Kinds of lines about the end of a process, a host or the job. Progress of other processes does not undo them.
-ENDS = (
-    "job.failed", "job.cancelled", "launch.failed", "node.lost", "process.exit", "process.lost", "process.crash", "process.abort",
-    "process.stopped", "process.signalled", "memory.killed", "exception.relayed", "process.stalled",
-)  # fmt: skip
-#: Kinds of damage that stays: the job may go on for a while and fail because of it later.
-LASTS = ("hardware.error", "link.down", "gpu.unusable", "version.conflict")
-#: Steps that the job must take after a failure of an unknown process, and after one of a process that never prints
-#: steps. (Other ranks may still print the steps that they have in progress.)
-STEPS, SEVERAL = 2, 4
-#: The same for lines that the program itself logs as a warning, by their level.
-_MILD = {"INFO": 1, "I": 1, "WARNING": 1, "W": 1, "WARN": 2}
+#: The threshold that holds for lines that the program itself logs as a warning, by their level.
+_MILD = {"INFO": "steps_after_warning", "I": "steps_after_warning", "WARNING": "steps_after_warning",
+         "W": "steps_after_warning", "WARN": "steps_after_warn"}  # fmt: skip
 #: Characters by which a message is recognised again; numbers and details follow later in it.
 WORDS = 40
 _NUMBER = lazily(r"\d+")
-#: How often a process must raise the same exception again to show that it caught it.
-AGAIN = 3
 #: Lines of a crash report after its first.
 CRASH = 3
-#: Lines after a failure from which a step cannot have been held back in a buffer (8 KiB in C and in Python).
-FAR = 300
-#: Kept lines of new steps after a failure that show the job at work, whatever was held back in buffers.
-MANY = 5
 EXCEPTIONS = ("exception", "exception.ignored")
 #: Kinds of lines that do not show that a process goes on as before.
 QUIET = (*EXCEPTIONS, "exception.frame", "salient", "teardown", "speaker", "communicator.closed")
 #: Kind of lines that count as a failure only if they last to the end, whatever their role.
 NUMBERS = "numbers.bad"
 
-#: A failure that does not count, and why.
-Survived = tuple[Event, str]
 RankOf = Callable[[Event], int | None]
 
 
@@ -69,49 +53,205 @@ class _After:
     printed: set[str] = field(default_factory=set)
     #: When the last step was made, by the time that its line states.
     latest: float | None = None
-    #: Source and line of the last step.
-    last_step: tuple[str, int] | None = None
-    recovered: bool = False
-    #: Whether the job or one of its ranks said that it finished.
-    finished: bool = False
+    #: The last step, and the next sign of work.
+    last_step: Event | None = None
+    next_work: Event | None = None
+    #: What says that something works again, and that the job or one of its ranks finished.
+    recovered: Event | None = None
+    finished: Event | None = None
     #: Whether numbers were bad to the end.
     spoilt: bool = False
-    #: Whether a process, a host or the job certainly ended.
-    ended: bool = False
+    #: What certainly ended a process, a host or the job.
+    ended: Event | None = None
     #: Sources and lines where something ended or may have ended.
-    ends: set[tuple[str, int]] = field(default_factory=set)
-    stepped: set[Hashable | None] = field(default_factory=set)
+    ends: dict[tuple[str, int], Event] = field(default_factory=dict)
+    stepped: dict[Hashable | None, Event] = field(default_factory=dict)
     #: Sources and lines where each process raised the same exception.
     raised: dict[tuple[Hashable, tuple[str, str]], set[tuple[str, int]]] = field(default_factory=dict)
 
     def note(self, event: Event, process: Hashable | None, block: Event | None, new: bool) -> None:
         """Record an event that precedes all recorded ones."""
         self.steps += new
-        self.moves += new or (event.role == "progress" and event.kind in MOVES)
+        moved = new or (event.role == "progress" and event.kind in MOVES)
+        self.moves += moved
+        if moved:
+            self.next_work = event
         if block is None and not event.is_failure and event.kind not in QUIET:
             self.printed.add(event.signature)
-        self.recovered = self.recovered or event.kind == "recovered"
-        self.finished = self.finished or event.kind == "job.finished"
+        if event.kind == "recovered":
+            self.recovered = event
+        if event.kind == "job.finished":
+            self.finished = event
         if event.role == "progress" and event.kind in PROVES:
-            self.stepped.add(process)
+            self.stepped[process] = event
             if self.latest is None:
                 self.latest = event.context.time
             if self.last_step is None:
-                self.last_step = event.source, event.line
+                self.last_step = event
         if event.kind in EXCEPTIONS and process is not None:
             self.raised.setdefault((process, _words(event)), set()).add(_place(event, block))
 
-    def ended_beside(self, event: Event, block: Event | None) -> bool:
-        """Tell whether something other than this event itself ends after it."""
-        return len(self.ends) > (_place(event, block) in self.ends)
+    def ended_beside(self, event: Event, block: Event | None) -> Event | None:
+        """Return the first thing other than this event itself that ends after it."""
+        own = _place(event, block)
+        return next((end for place, end in reversed(self.ends.items()) if place != own), None)
 
-    def raised_again(self, process: Hashable, event: Event, block: Event | None) -> bool:
-        """Tell whether a process raised the same exception repeatedly, so that it must have caught it.
-
-        Child processes may print under the name of their parent, so that once or twice proves nothing.
-        """
+    def raised_again(self, process: Hashable, event: Event, block: Event | None) -> int:
+        """Return how often a process raised the same exception after this one."""
         raised = self.raised.get((process, _words(event)), set())
-        return len(raised) - (_place(event, block) in raised) >= AGAIN
+        return len(raised) - (_place(event, block) in raised)
+
+
+@dataclass(slots=True)
+class _Failure:
+    """A failure, and what is asked about it."""
+
+    event: Event
+    process: Hashable | None
+    #: The traceback or crash report that it belongs to, and what the lines around it say of it.
+    block: Event | None
+    fate: str | None
+    after: _After
+    #: Whether its process prints its steps, and whether steps were certainly made after it.
+    prints_steps: bool
+    later: bool
+    #: The crash of its process before it.
+    crash: Event | None
+    #: Position of the failure, and where each signature was first printed.
+    place: int
+    first: dict[str, int]
+    #: How often its process logged the same exception.
+    logged: int
+
+    @property
+    def is_exception(self) -> bool:
+        """Whether the line is about an exception of a program."""
+        return self.event.kind in EXCEPTIONS
+
+
+RULES: Table[_Failure] = Table("survival")
+#: Applied after the others, since they compare a failure with others that were survived.
+RULES.by_name("same-survived-before", "part-of-traceback", "nothing-followed")
+
+
+@RULES.condition("own-crash")
+def _own_crash(failure: _Failure) -> Grounds | None:
+    return None if failure.crash is None else Grounds((failure.crash,))
+
+
+@RULES.condition("ignored")
+def _ignored(failure: _Failure) -> Grounds | None:
+    return ITSELF if failure.fate == "ignored" or failure.event.kind == "exception.ignored" else None
+
+
+@RULES.condition("end-of-process")
+def _end_of_process(failure: _Failure) -> Grounds | None:
+    ends, block = RULES.kinds("end-of-process"), failure.block
+    if failure.event.kind in ends:
+        return ITSELF
+    return Grounds((block,)) if block is not None and block.kind in ends else None
+
+
+@RULES.condition("lasting-damage")
+def _lasting_damage(failure: _Failure) -> Grounds | None:
+    return ITSELF if failure.event.kind in RULES.kinds("lasting-damage") else None
+
+
+@RULES.condition("numbers-never-good-again")
+def _numbers_never_good_again(failure: _Failure) -> Grounds | None:
+    return ITSELF if "lasts" in failure.event.fields else None
+
+
+@RULES.condition("recovered")
+def _recovered(failure: _Failure) -> Grounds | None:
+    found = failure.after.recovered
+    return None if found is None or failure.event.kind == NUMBERS else Grounds((found,))
+
+
+@RULES.condition("bad-numbers-to-the-end")
+def _bad_numbers_to_the_end(failure: _Failure) -> Grounds | None:
+    if failure.event.kind != NUMBERS:
+        return None
+    after = failure.after
+    # Numbers before bad ones that last are where these began.
+    after.spoilt = after.spoilt or after.steps < RULES.limits["steps"]
+    return Grounds((), {"followed": after.steps}) if after.spoilt else None
+
+
+@RULES.condition("bad-numbers-passed")
+def _bad_numbers_passed(failure: _Failure) -> Grounds | None:
+    after = failure.after
+    return _with(after.next_work, {"followed": after.steps}) if failure.event.kind == NUMBERS else None
+
+
+@RULES.condition("uncaught")
+def _uncaught(failure: _Failure) -> Grounds | None:
+    return _with(failure.block) if failure.fate == "uncaught" else None
+
+
+@RULES.condition("raised-repeatedly")
+def _raised_repeatedly(failure: _Failure) -> Grounds | None:
+    if not failure.is_exception or failure.after.ended is not None or failure.process is None:
+        return None
+    # Child processes may print under the name of their parent, so that once or twice proves nothing.
+    times_ = failure.after.raised_again(failure.process, failure.event, failure.block)
+    return Grounds((), {"times": times_}) if times_ >= RULES.limits["again"] else None
+
+
+@RULES.condition("end-follows")
+def _end_follows(failure: _Failure) -> Grounds | None:
+    end = failure.after.ended_beside(failure.event, failure.block)
+    if end is None or failure.later or (failure.block is None and failure.after.steps >= RULES.limits["many"]):
+        return None
+    return Grounds((end,), {"followed": failure.after.steps})
+
+
+@RULES.condition("warning-before-the-end")
+def _warning_before_the_end(failure: _Failure) -> Grounds | None:
+    finished = failure.after.finished
+    if finished is None or failure.event.context.level not in _MILD:
+        return None
+    return None if failure.after.ended_beside(failure.event, failure.block) is not None else Grounds((finished,))
+
+
+@RULES.condition("own-steps")
+def _own_steps(failure: _Failure) -> Grounds | None:
+    step = failure.after.stepped.get(failure.process) if failure.prints_steps else None
+    return None if step is None else Grounds((step,))
+
+
+@RULES.condition("job-went-on")
+def _job_went_on(failure: _Failure) -> Grounds | None:
+    if failure.prints_steps:
+        return None
+    # Other ranks may still print the steps that they have in progress.
+    known = failure.process is not None
+    name = _MILD.get(failure.event.context.level or "", "several" if known else "steps")
+    followed, enough = failure.after.steps if known else failure.after.moves, RULES.limits[name]
+    return _with(failure.after.next_work, {"followed": followed, "enough": enough}) if followed >= enough else None
+
+
+@RULES.condition("logged-then-as-before")
+def _logged_then_as_before(failure: _Failure) -> Grounds | None:
+    if not _was_logged(failure) or not any(failure.first[name] < failure.place for name in failure.after.printed):
+        return None
+    return _with(failure.block)
+
+
+@RULES.condition("logged-repeatedly")
+def _logged_repeatedly(failure: _Failure) -> Grounds | None:
+    block = failure.block
+    often = block is not None and "below" in block.fields and failure.logged >= RULES.limits["again"]
+    return _with(block, {"times": failure.logged}) if often and _was_logged(failure) else None
+
+
+def _was_logged(failure: _Failure) -> bool:
+    """Tell whether an exception follows a record of a logger, and nothing ends after it."""
+    return failure.fate == "logged" and failure.after.ended_beside(failure.event, failure.block) is None
+
+
+def _with(event: Event | None, numbers: dict[str, float | int | str] | None = None) -> Grounds:
+    return Grounds(() if event is None else (event,), numbers or {})
 
 
 def process_of(event: Event, rank: int | None) -> Hashable | None:
@@ -156,15 +296,15 @@ def new_steps(events: Sequence[Event]) -> list[bool]:
     return found
 
 
-def survived(events: Sequence[Event], rank_of: RankOf) -> list[Survived]:
-    """Return the failures that were survived, with the reason; the order of the events must be certain."""
+def judge(events: Sequence[Event], rank_of: RankOf) -> list[tuple[Event, Decision]]:
+    """Return every failure in order with the decision whether it counts; the order of the events must be certain."""
     blocks = _blocks(events)
     processes = [process_of(event, rank_of(event)) for event in events]
     logged = _logged(events, processes)
     logged_as = Counter((p, _words(e)) for e, p in zip(events, processes, strict=True) if _fate(e, logged) == "logged")
     times_of = _times(events)
     printing = {process for event, process in zip(events, processes, strict=True) if event.kind in PROVES}
-    reasons: dict[int, str] = {}
+    decided: dict[int, Decision] = {}
     waiting: list[Event] = []
     after = _After()
     crashed: dict[Hashable | None, int] = {}
@@ -172,39 +312,61 @@ def survived(events: Sequence[Event], rank_of: RankOf) -> list[Survived]:
         if event.kind == "process.crash" and process is not None:
             crashed.setdefault(process, place)
     first = {event.signature: place for place, event in reversed(list(enumerate(events)))}
+    ends = RULES.kinds("end-of-process")
     place = len(events)
     for event, process, new in zip(reversed(events), reversed(processes), reversed(new_steps(events)), strict=True):
         block = blocks.get((event.source, event.line))
         place -= 1
         if event.is_failure or event.kind in EXCEPTIONS or event.kind == NUMBERS:
-            fate = _fate(block, logged)
-            prints_steps = process is not None and process in printing
-            reason = None
-            if crashed.get(process, place) >= place:  # what a process prints about its crash is not survived
-                reason = _reason(
-                    event, process, after, block, fate, prints_steps, _stepped_later(event, times_of[id(event)], after)
-                )
-            if reason is None and fate == "logged" and not after.ended_beside(event, block):
-                # It goes on as before if it prints again what it printed before, or goes on after it logged the same often.
-                as_before = any(first[name] < place for name in after.printed)
-                often = block is not None and "below" in block.fields and logged_as[process, _words(block)] >= AGAIN
-                reason = "caught" if as_before or often else None
-            if reason is not None:
-                reasons[id(event)] = reason
-            elif event.kind in ENDS or event.kind in EXCEPTIONS:
-                if event.kind in EXCEPTIONS and fate != "uncaught" and not after.ended:
+            crash = crashed.get(process, place)
+            failure = _Failure(
+                event,
+                process,
+                block,
+                _fate(block, logged),
+                after,
+                prints_steps=process is not None and process in printing,
+                later=_stepped_later(event, times_of[id(event)], after),
+                crash=events[crash] if crash < place else None,
+                place=place,
+                first=first,
+                logged=logged_as[process, _words(block)] if block is not None and "below" in block.fields else 0,
+            )
+            decision = RULES.decide(failure, event)
+            if decision is None or decision.answer == COUNTS:
+                decision = RULES.overrule(failure, event) or decision or RULES.decision("nothing-followed", event)
+            decided[id(event)] = decision
+            if decision.answer == COUNTS and (event.kind in ends or event.kind in EXCEPTIONS):
+                if event.kind in EXCEPTIONS and failure.fate != "uncaught" and after.ended is None:
                     waiting.append(event)
-                after.ends.add(_place(event, block))
-                after.ended = after.ended or event.kind in ENDS or fate == "uncaught"
+                after.ends[_place(event, block)] = event
+                if event.kind in ends or failure.fate == "uncaught":
+                    after.ended = event
         after.note(event, process, block, new)
-    again = {_words(event) for event in events if id(event) in reasons}
-    reasons.update((id(event), "again") for event in waiting if _words(event) in again)
+    _compare(events, waiting, decided)
     # Lines that belong to a traceback share its result.
     for event in events:
         block = blocks.get((event.source, event.line))
-        if block is not None and id(block) in reasons:
-            reasons.setdefault(id(event), reasons[id(block)])
-    return [(event, reasons[id(event)]) for event in events if id(event) in reasons]
+        of_block = None if block is None else decided.get(id(block))
+        if block is not None and of_block is not None and of_block.answer != COUNTS:
+            own = decided.get(id(event))
+            if own is None or own.answer == COUNTS:
+                shared = RULES.decision("part-of-traceback", event, Grounds((block,)))
+                decided[id(event)] = replace(shared, answer=of_block.answer)
+    return [(event, decided[id(event)]) for event in events if id(event) in decided]
+
+
+def _compare(events: Sequence[Event], waiting: Sequence[Event], decided: dict[int, Decision]) -> None:
+    """Set aside the exceptions that the job survived elsewhere, if nothing ends after them."""
+    survived = {_words(event): event for event in events if _is_survived(decided.get(id(event)))}
+    for event in waiting:
+        earlier = survived.get(_words(event))
+        if earlier is not None:
+            decided[id(event)] = RULES.decision("same-survived-before", event, Grounds((earlier,)))
+
+
+def _is_survived(decision: Decision | None) -> bool:
+    return decision is not None and decision.answer != COUNTS
 
 
 def _words(event: Event) -> tuple[str, str]:
@@ -253,59 +415,9 @@ def _logged(events: Sequence[Event], processes: Sequence[Hashable | None]) -> se
 
 def _fate(block: Event | None, logged: Container[int]) -> str | None:
     """Return what the lines around a traceback say about it: ignored, uncaught, logged or None."""
-    if block is None or block.kind in ENDS:
+    if block is None or block.kind in RULES.kinds("end-of-process"):
         return None
     return "logged" if id(block) in logged else block.fields.get("fate")
-
-
-def _reason(
-    event: Event,
-    process: Hashable | None,
-    after: _After,
-    block: Event | None,
-    fate: str | None,
-    prints_steps: bool,
-    later: bool,
-) -> str | None:
-    """Return how a failure was survived, None if it was not.
-
-    ``prints_steps``: its process prints its steps. ``later``: steps were certainly made after it.
-    """
-    if fate == "ignored" or event.kind == "exception.ignored":
-        return "ignored"
-    if (
-        event.kind in ENDS
-        or event.kind in LASTS
-        or "lasts" in event.fields
-        or (block is not None and block.kind in ENDS)
-    ):
-        return None
-    if after.recovered and event.kind != NUMBERS:
-        return "recovered"
-    if event.kind == NUMBERS:
-        after.spoilt = after.spoilt or after.steps < STEPS
-        return None if after.spoilt else "went-on"
-    if fate == "uncaught":
-        return None
-    if (
-        event.kind in EXCEPTIONS
-        and not after.ended
-        and process is not None
-        and after.raised_again(process, event, block)
-    ):
-        return "went-on"
-    ended = after.ended_beside(event, block)
-    # Output may be held back until its process ends, so steps after a failure prove nothing if an exit follows.
-    if ended and not later and (block is not None or after.steps < MANY):
-        return None
-    mild = _MILD.get(event.context.level or "")
-    if mild is not None and after.finished and not ended:
-        return "went-on"  # what was only a warning did not keep the job from its end
-    # A rank that prints its steps must print another one; for other processes it is enough that the job goes on.
-    enough = mild or (STEPS if process is None else SEVERAL)
-    if process in after.stepped if prints_steps else (after.steps if process is not None else after.moves) >= enough:
-        return "went-on"
-    return None
 
 
 def _times(events: Sequence[Event]) -> dict[int, float | None]:
@@ -324,4 +436,4 @@ def _stepped_later(event: Event, printed: float | None, after: _After) -> bool:
     if after.latest is not None and printed is not None and times.has_year(printed) == times.has_year(after.latest):
         return after.latest > printed
     last = after.last_step
-    return last is not None and last[0] == event.source and last[1] - event.line >= FAR
+    return last is not None and last.source == event.source and last.line - event.line >= RULES.limits["far"]
