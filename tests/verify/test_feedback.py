@@ -12,7 +12,7 @@ import pytest
 
 from nccl_triage import resources
 from nccl_triage.api import diagnose
-from nccl_triage.diagnosis.verdict import ESTABLISHED
+from nccl_triage.diagnosis.verdict import STATUS
 from nccl_triage.diagnosis.weigh import VOTE_ID
 from nccl_triage.engine.schema import WEIGHTS, RuleSet
 from nccl_triage.render import render
@@ -75,7 +75,7 @@ def test_a_confirmed_cause_is_established(rules: RuleSet) -> None:
     after = feedback.apply(before, report(rules, straggler=CONFIRMED))
     told = of(after, "straggler")
     assert (told["status"], told["score"]) == ("established", 9.0)
-    assert told["confidence"] >= ESTABLISHED
+    assert told["confidence"] >= STATUS.limits["established"]
     assert told["verification"]["outcome"] == "confirmed"
     said = {name: before[name] for name in ("verdict", "headline", "headline_zh")}
     assert told["verification"]["before"] == {"status": "supported", "confidence": 0.5, **said}

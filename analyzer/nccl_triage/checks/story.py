@@ -6,16 +6,19 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from nccl_triage import steps
 from nccl_triage.checks.problem import RuleProblem
-from nccl_triage.diagnosis.case import Case
+from nccl_triage.classifier import model as models
+from nccl_triage.diagnosis import verdict
+from nccl_triage.diagnosis.findings import Findings
+from nccl_triage.document import trace
 from nccl_triage.engine import story_rules
 from nccl_triage.engine.schema import RuleSet, StoryRule, StorySample, StoryTable
 from nccl_triage.execution.engines import scan_sources
+from nccl_triage.history.signatures import CAUSE, SOURCE
 from nccl_triage.ingest.sources import find_sources
-from nccl_triage.story import explain
+from nccl_triage.observations.event import Context, Event
+from nccl_triage.observations.store import Interruption
 from nccl_triage.story.decisions import REGISTERED, Decision
-from nccl_triage.story.line_origins import correct_origins
 
 
 def check_story(rules: RuleSet, tables: Mapping[str, StoryTable] | None = None) -> list[RuleProblem]:
@@ -83,8 +86,8 @@ def _leaves(rule: StoryRule, sample: StorySample, reader: _Reader) -> Iterator[R
 def _about(sample: StorySample, rule: str, reader: _Reader) -> Iterator[Decision]:
     """Yield the decisions of the rule's table about the line of a sample, or about any of its runs."""
     table = rule.partition(".")[0]
-    folder, case = reader.case(sample)
-    for decision in explain.decisions(case.story):
+    folder, findings = reader.findings(sample)
+    for decision in trace.decisions(findings):
         subject = decision.subject
         if decision.table == table and (
             sample.line is None
@@ -94,10 +97,10 @@ def _about(sample: StorySample, rule: str, reader: _Reader) -> Iterator[Decision
 
 
 def _is_read(sample: StorySample, reader: _Reader) -> bool:
-    folder, case = reader.case(sample)
+    folder, findings = reader.findings(sample)
     return any(
         (event.source, event.line) == (folder + sample.path, sample.line)
-        for run in case.story.runs
+        for run in findings.case.story.runs
         for event in run.printed
     )
 
@@ -112,20 +115,25 @@ class _Reader:
 
     def __init__(self, rules: RuleSet) -> None:
         self._rules = rules
-        self._known: dict[tuple[tuple[str, str], ...], tuple[str, Case]] = {}
+        self._known: dict[tuple[object, ...], tuple[str, Findings]] = {}
 
-    def case(self, sample: StorySample) -> tuple[str, Case]:
-        """Return what the paths of a sample's lines begin with, and its case."""
-        if sample.files not in self._known:
-            self._known[sample.files] = self._read(sample.files)
-        return self._known[sample.files]
+    def findings(self, sample: StorySample) -> tuple[str, Findings]:
+        """Return what the paths of a sample's lines begin with, and its findings."""
+        key = (sample.files, sample.in_part, sample.recalls, sample.votes)
+        if key not in self._known:
+            self._known[key] = self._read(sample)
+        return self._known[key]
 
-    def _read(self, files: tuple[tuple[str, str], ...]) -> tuple[str, Case]:
+    def _read(self, sample: StorySample) -> tuple[str, Findings]:
         with TemporaryDirectory() as folder:
-            for path, text in files:
+            for path, text in sample.files:
                 place = Path(folder, path)
                 place.parent.mkdir(parents=True, exist_ok=True)
                 place.write_text(text, "utf-8")
             sources, _ = find_sources([folder], None)
-            observations = correct_origins(scan_sources(sources, self._rules))
-            return f"{folder}/", Case(observations.beside(steps.observe(observations)), self._rules)
+            observations = scan_sources(sources, self._rules)
+        if sample.in_part:
+            observations.interruption = Interruption(15, 1, None)
+        if sample.recalls:
+            observations.add(Event(CAUSE, SOURCE, 1, "", Context(), fields=dict(sample.recalls)), ("cause",))
+        return f"{folder}/", verdict.decide(observations, self._rules, models.shipped() if sample.votes else None)

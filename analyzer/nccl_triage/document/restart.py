@@ -9,7 +9,9 @@ never the verdict.
 
 from __future__ import annotations
 
-from typing import Any
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, NamedTuple
 
 from nccl_triage.diagnosis.case import Case
 from nccl_triage.diagnosis.conditions import Conditions
@@ -18,48 +20,15 @@ from nccl_triage.diagnosis.findings import Candidate, Findings
 from nccl_triage.diagnosis.scheduler_names import node_of_pod, scheduler_name
 from nccl_triage.document.evidence import pair
 from nccl_triage.document.line_values import listed
-from nccl_triage.engine.schema import SCHEDULERS, Text
+from nccl_triage.engine.schema import LANGUAGES, SCHEDULERS, Step, Text
 from nccl_triage.history.signatures import CAUSE
 from nccl_triage.numbers import whole
+from nccl_triage.story import explain
+from nccl_triage.story.decisions import ITSELF, Decision, Grounds, Table
 
 #: Shared step of a cause -> the decision that it stands for.
 DECIDING_STEPS = {"restart-without-host": "exclude_then_restart", "restart-from-checkpoint": "restart"}
-#: So often the same cause ended the job before: another restart alone is not advised.
-REPEATED = 2
 
-_NOTHING_BROKE: Text = {
-    "en": "The log shows nothing to repair: resume from the last complete checkpoint.",
-    "zh": "日志中没有需要修复的问题：从最近一个完整的检查点恢复即可。",
-}
-_WITHOUT: Text = {
-    "en": "Leave out {hosts}, then resume from the last complete checkpoint.",
-    "zh": "排除 {hosts}，然后从最近一个完整的检查点恢复。",
-}
-_WITHOUT_NODE: Text = {
-    "en": "Leave out the node of {hosts} (kubectl get pods -o wide names it), then resume from the last complete checkpoint.",
-    "zh": "排除 {hosts} 所在的节点（见 kubectl get pods -o wide），然后从最近一个完整的检查点恢复。",
-}
-_FIND_HOST: Text = {
-    "en": "The log does not name the host at fault: find it and leave it out, then resume.",
-    "zh": "日志没有指出故障主机：先找到并排除该主机，再恢复作业。",
-}
-_ONLY_HOST: Text = {
-    "en": "The job ran on one host only: repair what is wrong there, or start it elsewhere.",
-    "zh": "作业只在一台主机上运行：先修复该主机上的问题，或换一台主机启动。",
-}
-_REPAIR: Text = {
-    "en": "With the same settings it would fail again.",
-    "zh": "用同样的设置重启会再次失败。",
-}
-_OPEN: Text = {
-    "en": "The cause is not established: a restart may fail the same way.",
-    "zh": "原因尚未确定：重启可能会以同样的方式失败。",
-}
-_NOT_HELPED: Text = {"en": "Restarts alone have not helped.", "zh": "仅靠重启没有解决问题。"}
-_ELSEWHERE: Text = {
-    "en": "It was on other hosts: leaving out a host has not helped.",
-    "zh": "此前发生在其他主机上：排除主机没有解决问题。",
-}
 _ONCE: Text = {
     "en": "The same cause ended this job once in the {days} days before.",
     "zh": "此前 {days} 天内，同一原因已使该作业失败 1 次。",
@@ -70,50 +39,170 @@ _OFTEN: Text = {
 }
 
 
+@dataclass
+class _Restart:
+    """A failed job of which is asked whether it may be started again."""
+
+    case: Case
+    #: The cause, None where it is not established.
+    best: Candidate | None
+    #: What the cause by itself decides, once that is known, and what the history knows of it.
+    decided: str | None = None
+    repeats: dict[str, Any] | None = None
+
+    @cached_property
+    def platform(self) -> frozenset[str]:
+        """Where the job runs."""
+        return frozenset(software.platform(self.case))
+
+    @cached_property
+    def alone(self) -> bool:
+        """Whether the job has one host, and no scheduler that has others."""
+        return "one-host" in self.platform and self.platform.isdisjoint({*SCHEDULERS} - {"ray"})
+
+    @cached_property
+    def steps(self) -> list[Step]:
+        """The shared steps of the first minutes that decide."""
+        stages = self.best.weighed.cause.stages if self.best is not None else {}
+        return [step for step in stages.get("now", ()) if step.use in DECIDING_STEPS]
+
+    @cached_property
+    def elsewhere(self) -> Conditions:
+        """Conditions as if there were other hosts."""
+        # Of hosts that the log does not tell of, a scheduler has others.
+        return Conditions(self.case, platform=self.platform | {"several-hosts"})
+
+    @cached_property
+    def step(self) -> str | None:
+        """The first step that holds."""
+        conditions = Conditions(self.case) if self.alone else self.elsewhere
+        return next((step.use for step in self.steps if step.when is None or conditions.holds(step.when)[0]), None)
+
+    @cached_property
+    def named(self) -> list[str]:
+        """The hosts of the culprits as the log names them."""
+        return _named(self.best, self.case) if self.best is not None else []
+
+    @cached_property
+    def hosts(self) -> list[str]:
+        """The hosts of the culprits by their names in the scheduler, in order; an address alone is none."""
+        names = [scheduler_name(self.case, host) for host in self.named]
+        return list(dict.fromkeys(name for name in names if name))
+
+
+RULES: Table[_Restart] = Table("restart")
+
+
+@RULES.condition("not-established")
+def _not_established(asked: _Restart) -> Grounds | None:
+    return ITSELF if asked.best is None else None
+
+
+@RULES.condition("nothing-broke")
+def _nothing_broke(asked: _Restart) -> Grounds | None:
+    return ITSELF if asked.step == "restart-from-checkpoint" else None
+
+
+@RULES.condition("without-node-of-pods")
+def _without_node_of_pods(asked: _Restart) -> Grounds | None:
+    pods = "kubernetes" in asked.platform and all(node_of_pod(asked.case, host) is None for host in asked.named)
+    return _without(asked) if pods else None
+
+
+@RULES.condition("without-hosts")
+def _without_hosts(asked: _Restart) -> Grounds | None:
+    return _without(asked)
+
+
+def _without(asked: _Restart) -> Grounds | None:
+    if asked.step != "restart-without-host" or not asked.hosts:
+        return None
+    return Grounds((), {"hosts": {language: listed(asked.hosts, language) for language in LANGUAGES}})
+
+
+@RULES.condition("host-not-named")
+def _host_not_named(asked: _Restart) -> Grounds | None:
+    return ITSELF if asked.step == "restart-without-host" else None
+
+
+@RULES.condition("only-host")
+def _only_host(asked: _Restart) -> Grounds | None:
+    elsewhere = asked.alone and any(step.when is None or asked.elsewhere.holds(step.when)[0] for step in asked.steps)
+    return ITSELF if elsewhere else None
+
+
+@RULES.condition("repair-first")
+def _repair_first(asked: _Restart) -> Grounds | None:
+    return ITSELF
+
+
+def _came_back(asked: _Restart) -> bool:
+    return asked.repeats is not None and asked.repeats["times"] >= RULES.limits["repeated"]
+
+
+@RULES.condition("restarts-have-not-helped")
+def _restarts_have_not_helped(asked: _Restart) -> Grounds | None:
+    # A job that was told to stop goes on as often as that happens.
+    doubt = _came_back(asked) and asked.decided == "restart" and asked.case.story.outcome.state != "stopped"
+    return ITSELF if doubt else None
+
+
+@RULES.condition("was-on-other-hosts")
+def _was_on_other_hosts(asked: _Restart) -> Grounds | None:
+    if not _came_back(asked) or asked.decided != "exclude_then_restart":
+        return None
+    # A host that failed before is all the more left out.
+    before = asked.repeats["hosts"] if asked.repeats is not None else []
+    short = {host.partition(".")[0] for host in asked.hosts}
+    return ITSELF if before and short.isdisjoint(host.partition(".")[0] for host in before) else None
+
+
+class RestartDecision(NamedTuple):
+    """Whether the job may be started again, without which hosts, and what the history knows of the cause."""
+
+    decision: Decision
+    exclude: list[str]
+    repeats: dict[str, Any] | None
+
+
+def decide(diagnosis: Findings) -> RestartDecision | None:
+    """Return whether the job may be started again; None where nothing failed."""
+    case = diagnosis.case
+    if diagnosis.verdict == "healthy" or case.story.outcome.state in ("none", "running", "finished"):
+        return None
+    best = diagnosis.candidates[0] if diagnosis.verdict == "diagnosed" and diagnosis.candidates else None
+    asked = _Restart(case, best if best is not None and best.status != "possible" else None)
+    decision = RULES.decide(asked)
+    if decision is None:
+        raise LookupError("no rule decides about a restart")
+    if asked.best is None:
+        return RestartDecision(decision, [], None)
+    asked.decided, asked.repeats = decision.answer, _repeats(case, asked.best.id)
+    doubt = RULES.overrule(asked)
+    if doubt is not None:
+        return RestartDecision(doubt, [], asked.repeats)
+    return RestartDecision(decision, asked.hosts if decision.answer == "exclude_then_restart" else [], asked.repeats)
+
+
 def describe(diagnosis: Findings) -> dict[str, Any] | None:
     """Return the decision, the hosts to leave out and the reason in both languages; None where nothing failed.
 
     ``exclude`` has the names that the scheduler's commands take. ``repeats`` is there where the history knows earlier
     failures of this job from the same cause.
     """
-    case = diagnosis.case
-    if diagnosis.verdict == "healthy" or case.story.outcome.state in ("none", "running", "finished"):
+    found = decide(diagnosis)
+    if found is None:
         return None
-    best = diagnosis.candidates[0] if diagnosis.verdict == "diagnosed" and diagnosis.candidates else None
-    if best is None or best.status == "possible":
-        return _decision("undecided", _OPEN)
-    word, why, hosts = _decided(best, case)
-    repeats = _repeats(case, best.id)
-    if repeats is None:
-        return _decision(word, why, hosts)
-    told = {"en": repeats["says"], "zh": repeats["says_zh"]}
-    if repeats["times"] >= REPEATED and (reason := _in_doubt(word, case, hosts, repeats["hosts"])) is not None:
-        return _decision("undecided", _joined(told, reason), repeats=repeats)
-    return _decision(word, _joined(why, told), hosts, repeats)
-
-
-def _decided(best: Candidate, case: Case) -> tuple[str, Text, list[str]]:
-    """Return what the cause by itself decides, with the reason and the hosts to leave out."""
-    steps = [step for step in best.weighed.cause.stages.get("now", ()) if step.use in DECIDING_STEPS]
-    platform = software.platform(case)
-    # Of hosts that the log does not tell of, a scheduler has others.
-    elsewhere = Conditions(case, platform=platform | {"several-hosts"})
-    alone = "one-host" in platform and platform.isdisjoint({*SCHEDULERS} - {"ray"})
-    conditions = Conditions(case) if alone else elsewhere
-    decided = next((step.use for step in steps if step.when is None or conditions.holds(step.when)[0]), None)
-    if decided == "restart-from-checkpoint":
-        return "restart", _NOTHING_BROKE, []
-    if decided == "restart-without-host":
-        hosts = _hosts(best, case)
-        if hosts:
-            pods = "kubernetes" in platform and all(node_of_pod(case, host) is None for host in _named(best, case))
-            texts = _WITHOUT_NODE if pods else _WITHOUT
-            why = {language: text.format(hosts=listed(hosts, language)) for language, text in texts.items()}
-            return "exclude_then_restart", why, hosts
-        return "fix_first", _FIND_HOST, []
-    if alone and any(step.when is None or elsewhere.holds(step.when)[0] for step in steps):
-        return "fix_first", _ONLY_HOST, []
-    return "fix_first", _REPAIR, []
+    why = explain.says(found.decision)
+    if found.repeats is not None:
+        told = {"en": found.repeats["says"], "zh": found.repeats["says_zh"]}
+        why = _joined(told, why) if found.decision.answer == "undecided" else _joined(why, told)
+    return {
+        "decision": found.decision.answer,
+        "exclude": found.exclude,
+        **pair("why", why),
+        **({"repeats": found.repeats} if found.repeats is not None else {}),
+    }
 
 
 def _repeats(case: Case, cause: str) -> dict[str, Any] | None:
@@ -140,32 +229,8 @@ def _repeats(case: Case, cause: str) -> dict[str, Any] | None:
     }
 
 
-def _in_doubt(word: str, case: Case, hosts: list[str], before: list[str]) -> Text | None:
-    """Return why the decision is not taken any more, now that the cause has come back; None where it is.
-
-    A job that was told to stop goes on as often as that happens; a host that failed before is all the more left out.
-    """
-    if word == "restart" and case.story.outcome.state != "stopped":
-        return _NOT_HELPED
-    short = {host.partition(".")[0] for host in hosts}
-    if word == "exclude_then_restart" and before and short.isdisjoint(host.partition(".")[0] for host in before):
-        return _ELSEWHERE
-    return None
-
-
 def _joined(one: Text, two: Text) -> Text:
     return {"en": f"{one['en']} {two['en']}", "zh": f"{one['zh']}{two['zh']}"}
-
-
-def _decision(
-    word: str, why: Text, exclude: list[str] | None = None, repeats: dict[str, Any] | None = None
-) -> dict[str, Any]:
-    return {
-        "decision": word,
-        "exclude": exclude or [],
-        **pair("why", why),
-        **({"repeats": repeats} if repeats is not None else {}),
-    }
 
 
 def _named(best: Candidate, case: Case) -> list[str]:
@@ -175,9 +240,3 @@ def _named(best: Candidate, case: Case) -> list[str]:
         for one in best.culprits
     ]
     return list(dict.fromkeys(host for host in found if host))
-
-
-def _hosts(best: Candidate, case: Case) -> list[str]:
-    """Return the hosts of the culprits by their names in the scheduler, in order; an address alone is none."""
-    names = [scheduler_name(case, host) for host in _named(best, case)]
-    return list(dict.fromkeys(name for name in names if name))

@@ -353,7 +353,8 @@ class Threshold(NamedTuple):
 class StorySample(NamedTuple):
     """Lines of a log by file, and the line that a rule of the story decides about (None: the run or the input).
 
-    ``instead`` is the rule that decides about a counter-sample.
+    ``instead`` is the rule that decides about a counter-sample. ``in_part``: the reading was interrupted. ``recalls`` are
+    the fields of what the history knows of the cause. ``votes``: the shipped classifier votes.
     """
 
     files: tuple[tuple[str, str], ...]
@@ -361,6 +362,9 @@ class StorySample(NamedTuple):
     line: int | None
     instead: str | None
     where: str
+    in_part: bool = False
+    recalls: tuple[tuple[str, str], ...] = ()
+    votes: bool = False
 
 
 class StoryRule(NamedTuple):

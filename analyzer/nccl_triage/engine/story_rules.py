@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from nccl_triage import resources
 from nccl_triage.engine import nodes, rule_cache
-from nccl_triage.engine.fields import bilingual, flag, identifier, text_list
+from nccl_triage.engine.fields import bilingual, flag, identifier, text_list, text_mapping
 from nccl_triage.engine.nodes import Node
 from nccl_triage.engine.schema import PLACEHOLDER, StoryRule, StorySample, StoryTable, Text, Threshold
 from nccl_triage.errors import RuleError
@@ -111,7 +111,7 @@ def _rule(node: Node, table: str, answers: Mapping[str, Text], thresholds: Mappi
 
 
 def _sample(node: Node, table: str, counter: bool) -> StorySample:
-    part = node.keys(("log",), ("line", "instead") if counter else ("line",))
+    part = node.keys(("log",), ("line", "in_part", "recalls", "votes", *(("instead",) if counter else ())))
     log = part["log"]
     files = {name: text.text() for name, text in log.mapping().items()} if isinstance(log.value, dict) else {}
     texts = files or {SAMPLE: log.text()}
@@ -123,7 +123,16 @@ def _sample(node: Node, table: str, counter: bool) -> StorySample:
             raise part["line"].fail("the sample has no line {line!r}", line=part["line"].text())
         line = int(number)
     instead = part["instead"].text() if "instead" in part else None
-    return StorySample(tuple(texts.items()), path, line, f"{table}.{instead}" if instead else None, node.where)
+    return StorySample(
+        tuple(texts.items()),
+        path,
+        line,
+        f"{table}.{instead}" if instead else None,
+        node.where,
+        flag(part, "in_part"),
+        tuple(text_mapping(part, "recalls").items()),
+        flag(part, "votes"),
+    )
 
 
 def _files(folder: Traversable) -> list[tuple[str, str]]:

@@ -16,7 +16,8 @@ from nccl_triage.engine.schema import StoryRule, StoryTable, Text
 from nccl_triage.observations.event import Event
 
 _Asked = TypeVar("_Asked")
-Number = float | int | str
+#: A number or word of a decision; a text may differ by language.
+Number = float | int | str | Text
 
 
 class Grounds(NamedTuple):

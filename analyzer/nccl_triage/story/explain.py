@@ -21,18 +21,20 @@ def rule_of(decision: Decision) -> tuple[StoryTable, StoryRule]:
 def says(decision: Decision) -> Text:
     """Return why a rule decided so, in the words of every language."""
     table, rule = rule_of(decision)
-    return {language: _filled(text, decision, table) for language, text in rule.says.items()}
+    return {language: _filled(text, decision, table, language) for language, text in rule.says.items()}
 
 
 def otherwise(decision: Decision) -> Text:
     """Return what would have decided otherwise, in the words of every language."""
     table, rule = rule_of(decision)
-    return {language: _filled(text, decision, table) for language, text in rule.otherwise.items()}
+    return {language: _filled(text, decision, table, language) for language, text in rule.otherwise.items()}
 
 
-def _filled(text: str, decision: Decision, table: StoryTable) -> str:
+def _filled(text: str, decision: Decision, table: StoryTable, language: str) -> str:
     def value(name: str) -> str:
         number: Number = decision.numbers[name] if name in decision.numbers else table.thresholds[name].value
+        if isinstance(number, dict):
+            return number[language]
         return f"{number:g}" if isinstance(number, float) else str(number)
 
     return PLACEHOLDER.sub(lambda match: value(match["name"]), text)

@@ -82,9 +82,14 @@ def tell_story(observations: Observations, rules: RuleSet) -> Story:
     chosen = CHOICE.decide(told)
     if chosen is None:
         raise LookupError("no rule chooses a run")
-    last = told[int(chosen.numbers["number"]) - 1]
+    last = told[_number_of(chosen) - 1]
     last.aside = [*foreign, *last.aside]
     return Story(told, last, known, chosen, remembered)
+
+
+def _number_of(chosen: Decision) -> int:
+    number = chosen.numbers["number"]
+    return number if isinstance(number, int) else 1
 
 
 CHOICE: Table[list[Run]] = Table("choice")

@@ -10,7 +10,7 @@ from __future__ import annotations
 import copy
 from typing import Any
 
-from nccl_triage.diagnosis.verdict import NAMED, status_of
+from nccl_triage.diagnosis.verdict import least_confidence, status_of
 from nccl_triage.diagnosis.weigh import VOTE_ID, confidences
 from nccl_triage.document.headline import hedges
 from nccl_triage.engine.schema import WEIGHTS, RuleSet
@@ -143,7 +143,7 @@ def _headline(changed: dict[str, Any], document: dict[str, Any], first: str) -> 
     outcome = _outcome(best)
     if outcome == "confirmed":
         changed["verdict"] = "diagnosed"
-    elif changed["verdict"] == "diagnosed" and best["confidence"] < NAMED:
+    elif changed["verdict"] == "diagnosed" and best["confidence"] < least_confidence():
         changed["verdict"] = "unknown"
     if changed["verdict"] == "unknown" and document["verdict"] == "unknown":
         return
