@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import BinaryIO, Literal
+from typing import Any, BinaryIO, Literal
 
 from nccl_triage import lazy_regex
 from nccl_triage.classifier import model as models
@@ -14,8 +14,12 @@ from nccl_triage.document import evidence
 from nccl_triage.document.diagnosis import Diagnosis, diagnose_observations
 from nccl_triage.engine import load
 from nccl_triage.engine.schema import RuleSet
+from nccl_triage.errors import InputError
 from nccl_triage.execution import engines
+from nccl_triage.ingest import context_lines
+from nccl_triage.ingest.sources import find_sources
 from nccl_triage.observations.store import Observations
+from nccl_triage.redaction.secrets import mask_secrets
 
 PathLike = str | Path
 
@@ -58,6 +62,27 @@ def diagnose(
         diagnosis.excerpts = place.excerpts(evidence.excerpt_lines(diagnosis))
     diagnosis.seconds = round(time.monotonic() - started, 3)
     return diagnosis
+
+
+def trace_line(diagnosis: Diagnosis, paths: Sequence[str], path: str, number: int) -> dict[str, Any]:
+    """Return the way of a line of the logs that were diagnosed, with every secret masked.
+
+    Raises ``InputError`` where the logs hold no such line, or cannot be read again.
+    """
+    from nccl_triage.document import line_trace
+
+    sources, _ = find_sources(paths, None)
+    wanted = Path(path).absolute()
+    source = next((one for one in sources if one.rereadable and Path(one.path).absolute() == wanted), None)
+    if source is None:
+        raise InputError("{path} is not among the logs that were read", path=path)
+    try:
+        texts = context_lines.texts(source, line_trace.HEAD, number) if number else {}
+    except OSError as error:
+        raise InputError("cannot read {path}", cause="{why}", path=path, why=error.strerror or error) from None
+    if number not in texts:
+        raise InputError("{path} has no line {number}", path=path, number=number)
+    return mask_secrets(line_trace.describe(diagnosis, source.path, number, texts))
 
 
 def _listed(paths: PathLike | Iterable[PathLike]) -> list[str]:

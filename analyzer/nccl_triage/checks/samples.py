@@ -18,6 +18,7 @@ from nccl_triage.diagnosis.conditions import Conditions
 from nccl_triage.diagnosis.weigh import supporting
 from nccl_triage.engine import match
 from nccl_triage.engine.metric_formats import LineFormat
+from nccl_triage.engine.pattern_progress import matched_beginning
 from nccl_triage.engine.schema import Evidence, RuleSet, Signature
 from nccl_triage.ingest.decode import LogLine
 from nccl_triage.observations.store import SourceInfo
@@ -35,15 +36,8 @@ def _allowed(one: Signature, two: Signature) -> bool:
 
 def _progress_of(signature: Signature, sample: str) -> str:
     """Tell how far into the pattern a sample that does not match gets."""
-    source = signature.pattern.source
-    for end in range(len(source) - 1, 0, -1):
-        try:
-            partial = re.compile(source[:end])
-        except re.error:
-            continue
-        if partial.search(sample) and len(source[:end]) > 2:
-            return f"matches up to: {source[:end]!r}"
-    return "not even the beginning of the pattern matches"
+    beginning = matched_beginning(signature.pattern.source, sample)
+    return f"matches up to: {beginning!r}" if beginning else "not even the beginning of the pattern matches"
 
 
 def _candidates(rules: RuleSet) -> dict[str, dict[str, Signature]]:

@@ -34,6 +34,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "preflight": ("preflight", "Check hosts, paths and collectives before a job starts."),
     "doctor": ("doctor", "Examine this host, or every node of a Ray cluster."),
     "render": ("render", "Show a saved report.json in any format."),
+    "why": ("why", "Say why the verdict is what it is, or what became of a line."),
     "explain": ("explain", "Explain a problem, cause, message, variable, number or advice."),
     "similar": ("similar", "Find public threads about failures that look alike."),
     "history": ("history", "Show earlier diagnoses, what recurs, which hosts to leave out."),

@@ -202,6 +202,7 @@ def _partial(number: int, document: output.Document, wish: output.OutputOptions)
 @engine_options
 @history_options.history_options
 @follow.follow_options
+@click.option("--trace", "traced", is_flag=True, help="Add every decision behind the verdict to JSON, under trace.")
 @output.exit_code_option
 @options.debug_option
 @click.pass_context
@@ -221,6 +222,7 @@ def command(
     on_verdict: str | None,
     history: str | None,
     no_history: bool,
+    traced: bool,
     want_code: bool,
     facts: tuple[Path, ...],
     debug: bool,
@@ -272,7 +274,7 @@ def command(
             model=options.chosen_model(model_name),
             further=[memory.recall],
         )
-    document = diagnosis.to_dict(similar=diagnosis.verdict == "unknown" or wish.shows_similar)
+    document = diagnosis.to_dict(diagnosis.verdict == "unknown" or wish.shows_similar, traced)
     if stop.asked is not None:
         ctx.exit(_partial(stop.asked, document, wish))
     first = document["diagnoses"][0]["cause"] if document["diagnoses"] else None

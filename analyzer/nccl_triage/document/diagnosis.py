@@ -12,7 +12,18 @@ from nccl_triage._version import __version__
 from nccl_triage.classifier.model import Model
 from nccl_triage.diagnosis import verdict
 from nccl_triage.diagnosis.findings import Findings
-from nccl_triage.document import causes, evidence, headline, incident, network, notes, other_runs, restart, series
+from nccl_triage.document import (
+    causes,
+    evidence,
+    headline,
+    incident,
+    network,
+    notes,
+    other_runs,
+    restart,
+    series,
+    trace,
+)
 from nccl_triage.document.evidence import pair
 from nccl_triage.document.job import collective, job
 from nccl_triage.engine.schema import RuleSet
@@ -23,9 +34,16 @@ SCHEMA_VERSION = 1
 
 
 def build(
-    diagnosis: Findings, excerpts: list[dict[str, Any]], seconds: float | None, similar: bool = True
+    diagnosis: Findings,
+    excerpts: list[dict[str, Any]],
+    seconds: float | None,
+    similar: bool = True,
+    traced: bool = False,
 ) -> dict[str, Any]:
-    """Return the document of a diagnosis; ``seconds`` tells how long it took, ``similar`` whether threads are looked up."""
+    """Return the document of a diagnosis; ``seconds`` tells how long it took.
+
+    ``similar`` says whether threads are looked up, ``traced`` whether every decision is told.
+    """
     case = diagnosis.case
     recurrence = other_runs.recurrence(diagnosis)
     compared = other_runs.comparison(diagnosis)
@@ -43,6 +61,8 @@ def build(
         "outcome": headline.outcome(case),
         "restart": restart.describe(diagnosis),
         "runs": headline.runs(case),
+        "decisions": trace.summary(diagnosis),
+        **({"trace": trace.describe(diagnosis)} if traced else {}),
         **({"interrupted": partial} if partial else {}),
         "diagnoses": [causes.describe(case, candidate) for candidate in diagnosis.candidates],
         "incident": incident.describe(diagnosis),
@@ -96,12 +116,13 @@ class Diagnosis(Findings):
         """What a reader must know of the input beside the verdict, in both languages."""
         return notes.notes(self.case, self.verdict)
 
-    def to_dict(self, similar: bool = True) -> dict[str, Any]:
+    def to_dict(self, similar: bool = True, traced: bool = False) -> dict[str, Any]:
         """Return the report document: the JSON contract (schema in reports/schema), with every secret masked.
 
-        ``similar`` says whether public threads that look alike are looked up, which takes some milliseconds.
+        ``similar`` says whether public threads that look alike are looked up, which takes some milliseconds; ``traced``
+        whether every decision behind the diagnosis is told under ``trace``.
         """
-        return mask_secrets(build(self, self.excerpts, self.seconds, similar))
+        return mask_secrets(build(self, self.excerpts, self.seconds, similar, traced))
 
 
 def diagnose_observations(observations: Observations, rules: RuleSet, model: Model | None = None) -> Diagnosis:

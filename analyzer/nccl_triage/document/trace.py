@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from nccl_triage.diagnosis import placeholders
 from nccl_triage.diagnosis.findings import Candidate, Findings
 from nccl_triage.document import restart
 from nccl_triage.document.evidence import pair
@@ -48,6 +49,36 @@ def describe(diagnosis: Findings) -> dict[str, Any]:
         "causes": [_cause(diagnosis, candidate) for candidate in diagnosis.candidates],
         "verdict": decision(diagnosis.decision),
         "restart": None if again is None else decision(again.decision),
+    }
+
+
+def summary(diagnosis: Findings) -> list[dict[str, Any]]:
+    """Return the decisions that every document has: the run that was chosen, how it ended, and what became of its failures.
+
+    Failures that the same rule decided about are one entry with their number.
+    """
+    story = diagnosis.case.story
+    run = story.told
+    found = [story.chosen] if len(story.runs) > 1 else []
+    found += [run.begins] if run.begins is not None else []
+    by_rule: dict[str, list[Decision]] = {}
+    for event, why in (*run.counting, *run.aside):
+        if event.is_failure or event.kind == "exception":
+            by_rule.setdefault(why.rule, []).append(why)
+    return [
+        *(_brief(one, 1) for one in (*found, run.outcome.decision)),
+        *(_brief(fates[0], len(fates)) for fates in by_rule.values()),
+    ]
+
+
+def _brief(made: Decision, number: int) -> dict[str, Any]:
+    subject = made.subject or (made.events[0] if made.events else None)
+    return {
+        "rule": made.rule,
+        "answer": made.answer,
+        **pair("says", explain.says(made)),
+        "number": number,
+        "line": None if subject is None else {"path": subject.source, "line": subject.line},
     }
 
 
@@ -104,7 +135,7 @@ def _cause(diagnosis: Findings, candidate: Candidate) -> dict[str, Any]:
                 "adds": round(item.applied, 3),
                 "against": item.against,
                 "explained_by": item.explained_by,
-                **pair("says", item.evidence.says),
+                **pair("says", placeholders.fill_both(item.evidence.says, diagnosis.case, item.events)),
                 "lines": [line(event) for event in item.events[:3]],
             }
             for item in weighed.contributions

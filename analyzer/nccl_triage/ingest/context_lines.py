@@ -52,6 +52,17 @@ def read(source: Source, lines: Sequence[int], around: int = AROUND) -> list[dic
     return excerpts
 
 
+def texts(source: Source, head: int, line: int) -> dict[int, str]:
+    """Return the first lines of a source and one line by their numbers; without the line if there is no such one."""
+    wanted: list[Window] = [(1, head, []), (line, line, [])] if line > head else [(1, head, [])]
+    found: dict[int, list[str]] = defaultdict(list)
+    with source.open() as stream:
+        for one in _near(LineReader(stream, SourceInfo(source.path)), wanted):
+            if one.number <= head or one.number == line:
+                found[one.number].append(one.text)
+    return {number: " ".join(pieces) for number, pieces in found.items()}
+
+
 def _windows(lines: Sequence[int], around: int) -> list[Window]:
     """Return (first, last, marks) of merged windows around marked lines."""
     found: list[Window] = []

@@ -136,6 +136,32 @@ class TriageTools:
             raise ToolError("the log has no such line, or cannot be read any more")
         return answers.excerpt({**await self._shown({**found, "path": log}), "path": path}, line)
 
+    async def why(
+        self,
+        diagnosis: Annotated[str, Field(description="Id of a diagnosis, as d1.")],
+        path: Annotated[
+            str, Field(description="Path of a log, as the diagnosis shows it; empty for the verdict.")
+        ] = "",
+        line: Annotated[int, Field(description="Number of the line, from 1; 0 for the verdict.", ge=0)] = 0,
+        offset: Annotated[int, Field(description="Where the part begins that you ask for.", ge=0)] = 0,
+    ) -> str:
+        """Say by which rules a verdict was reached, or what became of one line: prefix, signature, run, fate, evidence.
+
+        Each decision names its rule, the lines and numbers that decided, and what would have decided otherwise.
+        """
+        kept = self._of(diagnosis)
+        if bool(path) != bool(line):
+            raise ToolError("give both path and line, or neither")
+        if not kept.logs:
+            raise ToolError("this diagnosis was read from a report; its logs are needed")
+        log = kept.logs.get(path) if path else None
+        if path and log is None:
+            raise ToolError("this diagnosis read no log of this path; take path and line from its evidence or inputs")
+        real = self.settings.folders.path(log) if log is not None else None
+        found = (await self._work("why", paths=list(kept.paths), path=real, line=line or None))["why"]
+        shown = await self._shown({"why": found})
+        return answers.part(shown["why"], offset, "why with the same arguments and next_offset")
+
     async def explain(
         self,
         query: Annotated[str, Field(description="A cause, variable or NAME=VALUE, error number, message or question.")],
@@ -213,7 +239,7 @@ def build(settings: ServerSettings) -> MCPServer[Any]:
         instructions=INSTRUCTIONS.format(names=_NAMES[settings.redact]),
         log_level="ERROR",
     )
-    for tool in (tools.diagnose, tools.report, tools.excerpt, tools.explain, tools.similar, tools.plan):
+    for tool in (tools.diagnose, tools.report, tools.excerpt, tools.why, tools.explain, tools.similar, tools.plan):
         server.add_tool(_refusing(tool, tools), annotations=_READ_ONLY, structured_output=False)
     return server
 

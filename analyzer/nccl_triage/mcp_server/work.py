@@ -89,8 +89,20 @@ def _plan(request: Request, stop: ReadingStop) -> dict[str, Any]:
     return {"plan": record_of(request["document"], rules, Settings(paths=tuple(request["paths"])))}
 
 
+def _why(request: Request, stop: ReadingStop) -> dict[str, Any]:
+    """Return the decisions behind the verdict of logs, or with ``path`` and ``line`` the way of that line."""
+    from nccl_triage.api import diagnose, trace_line
+    from nccl_triage.execution.engines import LocalEngine
+
+    diagnosis = diagnose(request["paths"], rules_dirs=_rules(request), engine=LocalEngine(None, stop=stop))
+    if request["line"] is None:
+        return {"why": diagnosis.to_dict(similar=False, traced=True)["trace"]}
+    return {"why": trace_line(diagnosis, request["paths"], request["path"], request["line"])}
+
+
 WORK: dict[str, Callable[[Request, ReadingStop], dict[str, Any]]] = {
     "diagnose": _diagnose, "excerpt": _excerpt, "explain": _explain, "similar": _similar, "plan": _plan,
+    "why": _why,
 }  # fmt: skip
 
 

@@ -264,6 +264,16 @@ def _problems(page: TextPage, document: Document, most: int) -> None:
         page.say(2, word("problems", page.lang), f"{path}: {messages.translated_text(problem, page.lang)}", fg="yellow")
 
 
+def _decisions(page: TextPage, document: Document) -> None:
+    """Add which run was chosen, how it ended, and what became of its failures, each by which rule."""
+    for item in document.get("decisions") or []:
+        at = item.get("line")
+        told = f"{item.get('answer')}: {pick(item, 'says', page.lang)}"
+        many = f" x{item['number']}" if int(item.get("number") or 1) > 1 else ""
+        where = f"{visible(place(at))}{many}; " if at else ""
+        page.say(2, word("decided", page.lang), f"{told} [{where}{item.get('rule')}]")
+
+
 def _detailed(page: TextPage, document: Document) -> None:
     """Add everything."""
     lang, verdict = page.lang, document.get("verdict")
@@ -283,6 +293,7 @@ def _detailed(page: TextPage, document: Document) -> None:
     page.blank()
     similar.say(page, document)
     page.blank()
+    _decisions(page, document)
     for diagnosis in diagnoses:
         _score(page, diagnosis)
     for note in phrases.notes(document, lang):

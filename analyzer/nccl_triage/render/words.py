@@ -66,6 +66,7 @@ culprit_unknown = not identified = 未能确定
 inputs = Inputs = 输入文件
 cut = {what}: {shown} of {total} shown; all in the JSON. = {what}：显示 {shown} / {total}，全部见 JSON。
 decisive = decisive = 决定性
+decided = decided = 判断
 diagnosed = cause found = 已找到原因
 environment = Environment = 环境
 established = established = 已确定

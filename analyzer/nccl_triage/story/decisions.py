@@ -93,7 +93,7 @@ class Table(Generic[_Asked]):
     @cached_property
     def _asked(self) -> list[tuple[StoryRule, Condition[_Asked]]]:
         """The rules with a condition, in order."""
-        return [(rule, found) for name, rule in self._rules.items() if (found := self.conditions[name]) is not None]
+        return [(rule, found) for name, rule in self._rules.items() if (found := self.conditions.get(name)) is not None]
 
     @cached_property
     def _by_kind(self) -> dict[str, list[tuple[StoryRule, Condition[_Asked]]]]:
