@@ -74,7 +74,7 @@ def test_a_chain_takes_at_most_25_lines(path: Path) -> None:
 def test_the_way_of_a_line(log: Path) -> None:
     found = rows(told(f"{log}:12"))
     assert "torch-rank removed" in found["prefix"][0]
-    assert found["speaker"] == ["rank 1"]
+    assert found["speaker"] == ["rank 1, host gpu07"]
     assert any("python.exception_line (rules/signatures/python/" in text for text in found["signature"])
     assert found["run"] == ["2 of 2"]
     assert "survival.uncaught" in found["fate"][0] and "otherwise" in found
