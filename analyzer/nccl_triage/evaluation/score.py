@@ -157,18 +157,18 @@ def tallies(outcomes: Sequence[CaseOutcome]) -> dict[str, Tally]:
     """
     shown = [o for o in outcomes if o.case.determinable in ("yes", "partly")]
     return {
-        "top1": Tally.count(o.right() for o in shown),
-        "top3": Tally.count(o.right_in_three() for o in shown),
-        "top1_yes": Tally.count(o.right() for o in outcomes if o.case.determinable == "yes"),
-        "failures": Tally.count(o.right() for o in shown if o.case.cause not in ("healthy", "unknown")),
-        "healthy": Tally.count(o.right() for o in outcomes if o.case.cause == "healthy"),
-        "unknown": Tally.count(o.right() for o in outcomes if o.case.cause == "unknown"),
-        "culprit": Tally.count(o.culprit_right() for o in shown),
-        "line": Tally.count(o.line_right() for o in shown),
-        "accused": Tally.count(o.accuses_healthy for o in outcomes if o.case.cause == "healthy"),
-        "missed": Tally.count(o.misses_failure for o in outcomes if "healthy" not in o.case.acceptable),
-        "misled": Tally.count(o.misleads for o in outcomes),
-        "outcome": Tally.count(o.outcome_right() for o in outcomes),
+        "top1": Tally.over(o.right() for o in shown),
+        "top3": Tally.over(o.right_in_three() for o in shown),
+        "top1_yes": Tally.over(o.right() for o in outcomes if o.case.determinable == "yes"),
+        "failures": Tally.over(o.right() for o in shown if o.case.cause not in ("healthy", "unknown")),
+        "healthy": Tally.over(o.right() for o in outcomes if o.case.cause == "healthy"),
+        "unknown": Tally.over(o.right() for o in outcomes if o.case.cause == "unknown"),
+        "culprit": Tally.over(o.culprit_right() for o in shown),
+        "line": Tally.over(o.line_right() for o in shown),
+        "accused": Tally.over(o.accuses_healthy for o in outcomes if o.case.cause == "healthy"),
+        "missed": Tally.over(o.misses_failure for o in outcomes if "healthy" not in o.case.acceptable),
+        "misled": Tally.over(o.misleads for o in outcomes),
+        "outcome": Tally.over(o.outcome_right() for o in outcomes),
     }
 
 

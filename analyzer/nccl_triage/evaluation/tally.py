@@ -17,7 +17,7 @@ class Tally(NamedTuple):
     of: int
 
     @classmethod
-    def count(cls, values: Iterable[bool | None]) -> Tally:
+    def over(cls, values: Iterable[bool | None]) -> Tally:
         """Count what is true of what is known; None is not known."""
         known = [value for value in values if value is not None]
         return cls(sum(known), len(known))
