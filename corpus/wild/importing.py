@@ -77,8 +77,7 @@ def _recount(record: dict[str, Any], texts: dict[str, bytes], report: Report) ->
             report.notes.append(f"{record['id']}: {key} were {record.get(key)}, the log has {number}")
             record[key] = number
     line, file = record.get("evidence_line"), record.get("evidence_file")
-    numbers = isinstance(line, int) and isinstance(file, int) and 0 <= file < len(ordered)
-    if numbers and line > lines_of(ordered[file]):
+    if isinstance(line, int) and isinstance(file, int) and 0 <= file < len(ordered) and line > lines_of(ordered[file]):
         return [f"evidence_line {line} is behind the end of file {file}"]
     return []
 

@@ -253,7 +253,7 @@ def text(results: Sequence[Result], misses: bool = True) -> str:
     for name, everything, _ in results:
         outcomes = [o for o in everything if not o.case.blind]
         if hidden := len(everything) - len(outcomes):
-            lines += [f"{name}: {hidden} blind cases count in the table only", ""]
+            lines += [f"{name}: {hidden} blind count in the table only", ""]
         lines += [f"{name} by cause:", *_by_cause(outcomes), ""]
         wrong = [o for o in outcomes if not o.right() or o.culprit_right() is False]
         if misses and wrong:
