@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -21,6 +20,7 @@ from nccl_triage.classifier import model as models
 from nccl_triage.document.diagnosis import diagnose_observations
 from nccl_triage.engine import load
 from nccl_triage.engine.schema import RuleSet
+from nccl_triage.errors import UsageError
 from nccl_triage.evaluation import run as evaluation
 
 #: The tool that the benchmark was made for, and the others of its table.
@@ -83,18 +83,16 @@ def one(job: Job) -> str | None:
 
 def run(entries: Sequence[Entry], folder: Path, python: str | None, jobs: int) -> list[str]:
     """Let every tool answer on rebuilt logs; return the ids of logs on which one raised an error."""
-    has_nvrx = python is not None and nvrx.is_installed(python)
     for tool in TOOLS:
+        if tool == NVRX and python is None:
+            continue  # what it said of the same logs before still holds
         place = answers_of(folder, tool)
-        if tool == NVRX and not has_nvrx:
-            shutil.rmtree(place, ignore_errors=True)
-            continue
         place.mkdir(parents=True, exist_ok=True)
         for entry in entries:
             (place / f"{entry.id}.json").unlink(missing_ok=True)
     rules = load.load()
     models.shipped()  # read once, before the processes are forked
-    work = [Job(entry, folder, rules, python if has_nvrx else None) for entry in entries]
+    work = [Job(entry, folder, rules, python) for entry in entries]
     with get_context("fork").Pool(jobs, maxtasksperchild=50) as pool:
         return [failed for failed in pool.imap_unordered(one, work) if failed]
 
@@ -105,6 +103,14 @@ def compared(entries: Sequence[Entry], folder: Path) -> list[Answers]:
     return [read(place, tool, entries, folder) for tool, place in places if place.is_dir()]
 
 
-def interpreter(chosen: str | None) -> str:
-    """Return the interpreter that is asked for nvidia-resiliency-ext: the chosen one, or this."""
-    return chosen or sys.executable
+def interpreter(chosen: str | None) -> str | None:
+    """Return the Python that has nvidia-resiliency-ext: the chosen one, or this if it has it, else None."""
+    if nvrx.is_installed(chosen or sys.executable):
+        return chosen or sys.executable
+    if chosen is not None:
+        raise UsageError(
+            "{python} does not have nvidia-resiliency-ext",
+            remedy="name a Python that can import nvidia_resiliency_ext.attribution.restart_agent",
+            python=chosen,
+        )
+    return None

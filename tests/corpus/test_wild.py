@@ -573,7 +573,7 @@ def test_run_answers_with_every_tool_and_score_says_the_same(
     clones, out = benchmark(tmp_path, data), tmp_path / "out"
     assert command("--data", data, "rebuild", clones, out) == 0
     capsys.readouterr()
-    assert command("--data", data, "run", out, "--jobs", "2", "--write", "--nvrx", tmp_path / "none") == 0
+    assert command("--data", data, "run", out, "--jobs", "2", "--write") == 0
     said = capsys.readouterr().out
     for tool in ("nccl-triage", "rules alone", "first error line", "last error line"):
         assert tool in said
@@ -587,6 +587,8 @@ def test_run_answers_with_every_tool_and_score_says_the_same(
     assert (ours["failures"]["right"], ours["failures"]["of"], ours["outcome"]["of"]) == (9, 9, 10)
     baseline = stored["splits"]["blind"]["tools"]["first error line"]["measures"]
     assert list(baseline) == ["line"]
+    assert command("--data", data, "run", out, "--nvrx", tmp_path / "none") == 2
+    assert "does not have nvidia-resiliency-ext" in capsys.readouterr().err
     assert (
         command("--data", data, "score", out, out / "answers" / "nccl-triage", "--split", "blind", "--format", "json")
         == 0
