@@ -84,12 +84,14 @@ def merged(groups: Mapping[str, frozenset[str]], least: int = LEAST) -> dict[str
     """Return groups of ids in which each has at least ``least``: smaller ones are merged, with the smallest others if need be."""
     kept = {name: ids for name, ids in groups.items() if len(ids) >= least and name != OTHER}
     rest = frozenset[str]().union(*(ids for name, ids in groups.items() if name not in kept))
+    names = [OTHER]
     for name in sorted(kept, key=lambda name: (len(kept[name]), name)):
         if not rest or len(rest) >= least:
             break
         rest |= kept.pop(name)
+        names.insert(-1, name)
     found = dict(sorted(kept.items(), key=lambda item: (-len(item[1]), item[0])))
-    return found | ({OTHER: rest} if len(rest) >= least else {})
+    return found | ({", ".join(names): rest} if len(rest) >= least else {})
 
 
 def groups(entries: Sequence[Entry], grouping: str) -> dict[str, list[Entry]]:
