@@ -2,12 +2,14 @@
 VENV ?= .venv
 PYTHON ?= python3
 BIN := $(VENV)/bin
+# The open benchmark of whole logs, as `python -m corpus.wild rebuild CLONES build/wild` makes it.
+WILD ?= build/wild
 CASES ?= $(wildcard ../shared/cases/whole ../shared/cases/seeds ../shared/cases/dev ../shared/cases/injected) corpus/recorded corpus/written
 
 .DEFAULT_GOAL := help
 # One more than there are processors: tests with Ray, deadlines and a browser wait a third of their time.
 WORKERS := $(shell expr $$(getconf _NPROCESSORS_ONLN) + 1)
-.PHONY: help setup test lint format types check rules corpus model similar evaluate accuracy verify-faults hostile fuzz endure bench docs man reports wheel pyz dist clean golden gate earned relations
+.PHONY: help setup test lint format types check rules corpus model similar evaluate accuracy verify-faults hostile fuzz endure bench docs man reports wheel pyz dist clean golden gate earned relations blind wild
 
 help:  ## Show this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-14s %s\n", $$1, $$2}'
@@ -79,6 +81,12 @@ accuracy: setup  ## Measure rules alone, classifier alone and both; write docs/a
 
 evaluate: setup  ## Score the labelled cases, beside two naive baselines
 	$(BIN)/nccl-triage evaluate $(CASES)
+
+blind: setup  ## Score the logs of the open benchmark that nobody has seen, totals only, WILD=build/wild WHAT="--nvrx PYTHON --write"
+	@PYTHONPATH=analyzer:. $(BIN)/python -m corpus.wild run $(WILD) --split blind --split sealed $(WHAT)
+
+wild: setup  ## Score the open third of the benchmark and list what was wrong, WILD=build/wild WHAT=--write
+	@PYTHONPATH=analyzer:. $(BIN)/python -m corpus.wild run $(WILD) --split open --misses $(WHAT)
 
 relations: setup  ## Change recorded logs in ways that must not change the answer, and write the table (five minutes), WHAT=--misses
 	PYTHONPATH=analyzer:. $(BIN)/python -m corpus.relations --write docs/accuracy.md $(WHAT)

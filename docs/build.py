@@ -2,8 +2,8 @@
 
 Generated: a page for each cause below docs/causes, the command reference, the pages that are made of rules/
 (``knowledge_pages``), the lists in rules/README.md, the tables of docs/verifier.md, docs/configuration.md and
-docs/sharing.md, the outputs that pages show (``examples``), the pictures of a terminal and the short table of accuracy
-in the READMEs. ``--accuracy`` also measures the labelled cases and rewrites the tables of docs/accuracy.md (it takes a
+docs/sharing.md, the outputs that pages show (``examples``), the pictures of a terminal, the tables of the open benchmark
+(``corpus.wild.tables``) in docs/accuracy.md and the READMEs. ``--accuracy`` also measures the labelled cases and rewrites the tables of docs/accuracy.md (it takes a
 minute and needs the case folders).
 """
 
@@ -184,7 +184,7 @@ def cli() -> str:
 
 
 def accuracy() -> str:
-    """Return docs/accuracy.md with freshly measured tables: first what no rule may be fitted to, then all sets."""
+    """Return docs/accuracy.md with freshly measured tables of the fitted sets: whole logs and frozen third, then all."""
     from corpus.gate import scores
     from nccl_triage.engine import load
     from nccl_triage.evaluation import cases, run, score
@@ -313,18 +313,20 @@ def pictures() -> dict[str, str]:
     }
 
 
-#: Columns of the README's short table: heading in both languages, and the heading of the long table.
+#: Words of the READMEs' short table: the columns of ``tables.short``, and what was measured.
 _SHORT = (
-    ("right", "原因正确", "top-1"),
-    ("culprit right", "故障源正确", "culprit"),
-    ("healthy accused", "正常运行被误判", "healthy accused"),
-    ("failure called healthy", "失败被判为正常", "failure called healthy"),
-    ("wrong at 0.8+", "0.8 以上误判", "wrong at 0.8"),
+    ("first cause right", "首选原因正确"),
+    ("healthy recognised", "正常运行被认出"),
+    ("healthy accused", "正常运行被误判"),
+    ("failure called healthy", "失败被判为正常"),
+    ("wrong at 0.8+", "0.8 以上误判"),
+    ("culprit right", "故障源正确"),
+    ("evidence line right", "证据行正确"),
 )
-_SETS = {
-    "whole": ("whole public logs", "公开的完整日志"),
-    "recorded, frozen third": ("recorded, frozen third", "录制的故障，冻结的三分之一"),
-    "written, frozen third": ("re-enacted, frozen third", "重演的公开讨论，冻结的三分之一"),
+_MEASURED = {
+    "blind": ("benchmark, blind third", "基准，未公开结果的三分之一"),
+    "sealed": ("benchmark, sealed third", "基准，封存的三分之一"),
+    "independent": ("measured independently", "独立测量"),
 }
 
 
@@ -356,22 +358,19 @@ def _speed_table(number: int) -> str:
     return _table(heads, rows)
 
 
-def readmes(page: str) -> dict[str, str]:
-    """Return the READMEs with the short forms of the tables of docs/accuracy.md and docs/performance.md."""
-    rows = [list(row.items()) for row in _rows_of(page, "accuracy")]
-    found = {(row[0][1], row[1][1]): dict(row) for row in rows}
+def readmes() -> dict[str, str]:
+    """Return the READMEs with the short table of accuracy, and that of docs/performance.md."""
+    from corpus.wild import tables
+
     made_pages = {}
     for number, name in enumerate(("README.md", "README.zh.md")):
-        first = ("logs", "first error line right") if not number else ("日志", "只看首条错误行")
-        heads = [f"{first[0]} (n)" if not number else f"{first[0]}（份数）", _SHORT[0][number], first[1]]
-        heads += [column[number] for column in _SHORT[1:]]
-        lines = []
-        for key, words in _SETS.items():
-            ours, baseline = found[key, "nccl-triage"], found[key, "first error line"]
-            count = f"{words[0]} ({ours['n']})" if not number else f"{words[1]}（{ours['n']}）"
-            lines.append([count, ours["top-1"], baseline["top-1"], *(ours[column[2]] for column in _SHORT[1:])])
+        heads = [("logs (n)", "日志（份数）")[number], *(words[number] for words in _SHORT)]
+        rows = []
+        for measured, logs, cells in tables.short():
+            count = (f"{_MEASURED[measured][0]} ({logs})", f"{_MEASURED[measured][1]}（{logs}）")[number]
+            rows.append([count, *cells])
         text = (ROOT / name).read_text(encoding="utf-8")
-        text = _between(text, "accuracy", _table(heads, lines))
+        text = _between(text, "accuracy", _table(heads, rows))
         made_pages[name] = _between(text, "speed", _speed_table(number))
     return made_pages
 
@@ -406,8 +405,11 @@ def main() -> int:
         pages["docs/accuracy.md"] = accuracy()
     if arguments.ablation:
         pages["docs/accuracy.md"] = ablation_page()
+    from corpus.wild import tables
+
     measured = pages.get("docs/accuracy.md") or (ROOT / "docs" / "accuracy.md").read_text(encoding="utf-8")
-    pages |= readmes(measured)
+    pages["docs/accuracy.md"] = _between(measured, "wild", tables.table())
+    pages |= readmes()
     stale = []
     for name, text in pages.items():
         path = ROOT / name

@@ -14,6 +14,7 @@ PAGES = sorted(
         *(ROOT / "docs").rglob("*.md"),
         ROOT / "rules" / "README.md",
         ROOT / "corpus" / "README.md",
+        ROOT / "corpus" / "wild" / "README.md",
         *(ROOT / "reports").rglob("README.md"),
     ]
 )

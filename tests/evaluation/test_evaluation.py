@@ -10,7 +10,8 @@ import pytest
 from nccl_triage.errors import InputError
 from nccl_triage.evaluation import cases, run, score
 from nccl_triage.evaluation.cases import LabelledCase
-from nccl_triage.evaluation.score import CaseOutcome, calibration_error, measure
+from nccl_triage.evaluation.score import CaseOutcome, calibration_error, measure, tallies
+from nccl_triage.evaluation.tally import Tally, wilson
 
 
 def case(cause: str, **more) -> LabelledCase:
@@ -77,6 +78,69 @@ def test_the_three_errors_that_do_most_harm() -> None:
 def test_calibration_error_is_the_weighted_gap() -> None:
     outcomes = [said("a", 0.95, label=case("a"))] * 9 + [said("b", 0.95, label=case("a"))]
     assert calibration_error(outcomes) == pytest.approx(0.05)
+
+
+@pytest.mark.parametrize(
+    ("right", "of", "low", "high"),
+    # R. G. Newcombe, Two-sided confidence intervals for the single proportion (1998), score method; and by hand.
+    [
+        (81, 263, 0.2553, 0.3662),
+        (15, 148, 0.0624, 0.1605),
+        (0, 20, 0, 0.1611),
+        (1, 29, 0.0061, 0.1718),
+        (20, 20, 0.8389, 1),
+    ],
+)
+def test_wilson_intervals_against_known_values(right: int, of: int, low: float, high: float) -> None:
+    found = wilson(right, of)
+    assert found == pytest.approx((low, high), abs=5e-5)
+    assert 0 <= found[0] <= right / of <= found[1] <= 1
+
+
+def test_tallies_count_what_is_known() -> None:
+    assert Tally.over([True, None, False, True]) == (2, 3)
+    assert Tally.over([]).share is None and Tally.over([None]).interval is None
+    assert Tally(1, 4).as_dict()["share"] == 0.25
+    for right, of in ((-1, 2), (3, 2), (0, 0)):
+        with pytest.raises(ValueError):
+            wilson(right, of)
+
+
+def test_failures_and_outcomes_are_counted() -> None:
+    outcomes = [
+        said("a", label=case("a", outcome="failed"), outcome="failed"),
+        said("b", label=case("a", outcome="hung"), outcome="failed"),
+        said("a", label=case("a", outcome="failed", determinable="no")),
+        said(None, verdict="healthy", label=case("healthy")),
+    ]
+    counted = tallies(outcomes)
+    assert (counted["failures"], counted["top1"], counted["outcome"]) == ((1, 2), (2, 3), (1, 3))
+    assert measure(outcomes).outcome == pytest.approx(1 / 3)
+    shown = score.markdown([("x", outcomes, {"first error line": outcomes})])
+    assert "calib. error | outcome |" in shown
+    assert shown.splitlines()[2].endswith("| 33 % |") and shown.splitlines()[3].endswith("| - | - |")
+    assert "outcome" not in score.markdown([("x", outcomes[3:], {})])
+
+
+def test_a_line_counts_in_the_labelled_file_only() -> None:
+    label = case("a", evidence_line=7, evidence_file="1/stderr.log")
+    assert said("a", label=label, lines=[7], files=["/x/w1/1/stderr.log"]).line_right() is True
+    assert said("a", label=label, lines=[7], files=["/x/w1/0/stderr.log"]).line_right() is False
+    assert said("a", label=label, lines=[7], files=["/x/w1/11/stderr.log"]).line_right() is False
+    assert said("a", label=label, lines=[9, 9, 9, 7], files=["1/stderr.log"] * 4).line_right() is False
+    assert said("a", label=label, lines=[6]).line_right() is True
+
+
+def test_no_verdict_accuses_nobody() -> None:
+    assert not said(None, verdict="no answer", label=case("healthy")).accuses_healthy
+
+
+def test_blind_cases_count_in_the_table_only() -> None:
+    outcomes = [said("b", label=case("a", id="seen")), said("b", label=case("c", id="secret", blind=True))]
+    shown = score.text([("x", outcomes, {})])
+    assert "seen" in shown and "secret" not in shown and "  c  " not in shown
+    assert "1 blind count in the table only" in shown and "| x | nccl-triage | 2 | 0 % |" in shown
+    assert [one["id"] for one in score.as_data([("x", outcomes, {})])["x"]["cases"]] == ["seen"]
 
 
 def test_macro_f1_of_all_right_is_one() -> None:

@@ -16,7 +16,9 @@ class LabelledCase:
     """One labelled log.
 
     Cases of one ``group`` (a family of scenarios, a public thread) resemble each other and never stand on both sides
-    of a split; ``source`` is recorded, written, generated or, unsaid, labelled.
+    of a split; ``source`` is recorded, written, generated or, unsaid, labelled. ``evidence_file`` is the file that
+    ``evidence_line`` counts in, where there are several. A ``blind`` case counts in totals only: what was said of it
+    alone is never shown.
     """
 
     id: str
@@ -29,6 +31,9 @@ class LabelledCase:
     evidence_line: int | None
     group: str
     source: str = "labelled"
+    evidence_file: str | None = None
+    outcome: str | None = None
+    blind: bool = False
 
     @property
     def acceptable(self) -> tuple[str, ...]:
@@ -36,7 +41,8 @@ class LabelledCase:
         return (self.cause, *self.also)
 
 
-def _case(record: dict[str, Any], folder: Path) -> LabelledCase:
+def parse(record: dict[str, Any], folder: Path) -> LabelledCase:
+    """Return the case of one line of ``cases.jsonl`` in a folder."""
     culprit = record.get("culprit") or {}
     ranks = [r for r in [culprit.get("rank"), *(culprit.get("ranks") or [])] if isinstance(r, int)]
     hosts = [h for h in [culprit.get("host"), *(culprit.get("hosts") or [])] if isinstance(h, str)]
@@ -51,6 +57,9 @@ def _case(record: dict[str, Any], folder: Path) -> LabelledCase:
         evidence_line=record.get("evidence_line"),
         group=str(record.get("family") or record.get("url") or record["id"]),
         source=str(record.get("source") or "labelled"),
+        evidence_file=record.get("evidence_file"),
+        outcome=record.get("outcome"),
+        blind=bool(record.get("blind")),
     )
 
 
@@ -69,7 +78,7 @@ def read(folder: Path) -> list[LabelledCase]:
         if not line.strip():
             continue
         try:
-            cases.append(_case(orjson.loads(line), folder))
+            cases.append(parse(orjson.loads(line), folder))
         except (orjson.JSONDecodeError, KeyError, TypeError, AttributeError) as error:
             raise InputError(
                 "{index}:{number}: not a labelled case: {error}", index=index, number=number, error=error

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Literal
 
 from nccl_triage.api import diagnose
@@ -15,21 +15,45 @@ from nccl_triage.engine.schema import WEIGHTS, RuleSet
 from nccl_triage.evaluation.cases import LabelledCase
 from nccl_triage.evaluation.score import CaseOutcome
 
+#: The naive baselines: a user of grep who looks at the first error line, or at the last.
+BASELINES = ("first error line", "last error line")
+
 
 def outcome_of(case: LabelledCase, diagnosis: Diagnosis, seconds: float = 0.0) -> CaseOutcome:
     """Return what a diagnosis said about a case."""
-    lines: list[int] = []
+    events = []
     if diagnosis.candidates:
-        lines = [event.line for _, event in ordered_evidence(diagnosis.candidates[0].weighed)]
+        events = [event for _, event in ordered_evidence(diagnosis.candidates[0].weighed)]
     return CaseOutcome(
         case=case,
         verdict=diagnosis.verdict,
         causes=[candidate.id for candidate in diagnosis.candidates],
         confidence=diagnosis.confidence,
         culprits=[(c.rank, c.host) for c in (diagnosis.candidates[0].culprits if diagnosis.candidates else [])],
-        lines=lines,
+        lines=[event.line for event in events],
+        files=[event.source for event in events],
+        outcome=diagnosis.case.story.outcome.state,
         seconds=seconds,
     )
+
+
+def baselines_of(case: LabelledCase, diagnosis: Diagnosis, causes: Mapping[str, str]) -> dict[str, CaseOutcome]:
+    """Return what the first and the last error line of a log say; ``causes`` is ``cause_of_signature``."""
+    bad = [event for event in diagnosis.case.events if event.is_failure]
+    found: dict[str, CaseOutcome] = {}
+    for name, event in zip(BASELINES, (bad[:1], bad[-1:]), strict=True):
+        cause = causes.get(event[0].signature) if event else None
+        verdict = "diagnosed" if cause else ("unknown" if event else "healthy")
+        found[name] = CaseOutcome(
+            case=case,
+            verdict=verdict,
+            causes=[cause] if cause else [],
+            confidence=1.0 if cause else 0.0,
+            culprits=[(diagnosis.case.rank(event[0]), diagnosis.case.host(event[0]))] if event else [],
+            lines=[event[0].line] if event else [],
+            files=[event[0].source] if event else [],
+        )
+    return found
 
 
 def run(
@@ -37,32 +61,18 @@ def run(
 ) -> tuple[list[CaseOutcome], dict[str, list[CaseOutcome]]]:
     """Return the outcomes of nccl-triage and of the baselines "first error line" and "last error line"."""
     outcomes: list[CaseOutcome] = []
-    baselines: dict[str, list[CaseOutcome]] = {"first error line": [], "last error line": []}
-    causes = _cause_of_signature(rules)
+    baselines: dict[str, list[CaseOutcome]] = {name: [] for name in BASELINES}
+    causes = cause_of_signature(rules)
     for case in cases:
         started = time.monotonic()
         diagnosis = diagnose(case.log, rules=rules, model=model)
         outcomes.append(outcome_of(case, diagnosis, time.monotonic() - started))
-        bad = [event for event in diagnosis.case.events if event.is_failure]
-        for name, event in zip(baselines, (bad[:1], bad[-1:]), strict=True):
-            cause = causes.get(event[0].signature) if event else None
-            verdict = "diagnosed" if cause else ("unknown" if event else "healthy")
-            rank = diagnosis.case.rank(event[0]) if event else None
-            host = diagnosis.case.host(event[0]) if event else None
-            baselines[name].append(
-                CaseOutcome(
-                    case=case,
-                    verdict=verdict,
-                    causes=[cause] if cause else [],
-                    confidence=1.0 if cause else 0.0,
-                    culprits=[(rank, host)] if event else [],
-                    lines=[event[0].line] if event else [],
-                )
-            )
+        for name, outcome in baselines_of(case, diagnosis, causes).items():
+            baselines[name].append(outcome)
     return outcomes, baselines
 
 
-def _cause_of_signature(rules: RuleSet) -> dict[str, str]:
+def cause_of_signature(rules: RuleSet) -> dict[str, str]:
     """Return, for each signature, the cause that it supports most: what a user of grep would conclude."""
     best: dict[str, tuple[float, str]] = {}
     for cause in rules.causes.values():

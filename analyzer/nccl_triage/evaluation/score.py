@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
+from itertools import repeat
 from typing import Any
 
 from nccl_triage.evaluation.cases import LabelledCase
+from nccl_triage.evaluation.tally import Tally
 
 #: Confidence from which on a cause is an accusation, and from which on a reader takes it for certain.
 ACCUSES, SURE = 0.5, 0.8
@@ -22,7 +24,11 @@ class CaseOutcome:
     causes: list[str]
     confidence: float
     culprits: list[tuple[int | None, str | None]] = field(default_factory=list)
+    #: Lines of evidence, the most telling first, and the file of each where it is known.
     lines: list[int] = field(default_factory=list)
+    files: list[str] = field(default_factory=list)
+    #: State in which the job is said to have ended, None where nothing is said of it.
+    outcome: str | None = None
     seconds: float = 0.0
 
     @property
@@ -38,7 +44,7 @@ class CaseOutcome:
     @property
     def accuses_healthy(self) -> bool:
         """Whether a healthy run is accused."""
-        return self.case.cause == "healthy" and not self.right() and not self.admits
+        return self.case.cause == "healthy" and self.verdict == "diagnosed" and not self.right() and not self.admits
 
     @property
     def misses_failure(self) -> bool:
@@ -76,7 +82,16 @@ class CaseOutcome:
         wanted = self.case.evidence_line
         if wanted is None:
             return None
-        return any(abs(line - wanted) <= 1 for line in self.lines[:3])
+        places = zip(self.lines[:3], self.files or repeat(""), strict=False)
+        return any(abs(line - wanted) <= 1 and self._in_labelled_file(file) for line, file in places)
+
+    def _in_labelled_file(self, file: str) -> bool:
+        wanted = self.case.evidence_file
+        return wanted is None or not file or f"/{file}".endswith(f"/{wanted}")
+
+    def outcome_right(self) -> bool | None:
+        """Whether the job is said to have ended as it did; None without a label."""
+        return None if self.case.outcome is None else self.outcome == self.case.outcome
 
 
 @dataclass(slots=True)
@@ -96,15 +111,11 @@ class Scores:
     accused: float | None
     missed: float | None
     misled: float | None
+    outcome: float | None = None
 
     def as_dict(self) -> dict[str, Any]:
         """Return the scores as plain values."""
         return {name: getattr(self, name) for name in self.__slots__}
-
-
-def _share(values: Iterable[bool | None]) -> float | None:
-    known = [value for value in values if value is not None]
-    return sum(known) / len(known) if known else None
 
 
 def _macro_f1(outcomes: Sequence[CaseOutcome]) -> float | None:
@@ -139,23 +150,37 @@ def calibration_error(outcomes: Sequence[CaseOutcome], bins: int = 10) -> float 
     return error / len(diagnosed)
 
 
+def tallies(outcomes: Sequence[CaseOutcome]) -> dict[str, Tally]:
+    """Return the counts behind the scores; cases that the log alone cannot show count in few of them.
+
+    ``failures`` is ``top1`` over the cases whose label is a cause.
+    """
+    shown = [o for o in outcomes if o.case.determinable in ("yes", "partly")]
+    return {
+        "top1": Tally.over(o.right() for o in shown),
+        "top3": Tally.over(o.right_in_three() for o in shown),
+        "top1_yes": Tally.over(o.right() for o in outcomes if o.case.determinable == "yes"),
+        "failures": Tally.over(o.right() for o in shown if o.case.cause not in ("healthy", "unknown")),
+        "healthy": Tally.over(o.right() for o in outcomes if o.case.cause == "healthy"),
+        "unknown": Tally.over(o.right() for o in outcomes if o.case.cause == "unknown"),
+        "culprit": Tally.over(o.culprit_right() for o in shown),
+        "line": Tally.over(o.line_right() for o in shown),
+        "accused": Tally.over(o.accuses_healthy for o in outcomes if o.case.cause == "healthy"),
+        "missed": Tally.over(o.misses_failure for o in outcomes if "healthy" not in o.case.acceptable),
+        "misled": Tally.over(o.misleads for o in outcomes),
+        "outcome": Tally.over(o.outcome_right() for o in outcomes),
+    }
+
+
 def measure(outcomes: Sequence[CaseOutcome]) -> Scores:
     """Return the scores; top-1 and top-3 leave out cases that the log alone cannot show."""
-    open_cases = [o for o in outcomes if o.case.determinable in ("yes", "partly")]
+    counted = tallies(outcomes)
+    shares = {name: tally.share for name, tally in counted.items() if name != "failures"}
     return Scores(
         cases=len(outcomes),
-        top1=_share(o.right() for o in open_cases),
-        top3=_share(o.right_in_three() for o in open_cases),
-        top1_yes=_share(o.right() for o in outcomes if o.case.determinable == "yes"),
-        macro_f1=_macro_f1(open_cases),
-        healthy=_share(o.right() for o in outcomes if o.case.cause == "healthy"),
-        unknown=_share(o.right() for o in outcomes if o.case.cause == "unknown"),
-        culprit=_share(o.culprit_right() for o in open_cases),
-        line=_share(o.line_right() for o in open_cases),
+        macro_f1=_macro_f1([o for o in outcomes if o.case.determinable in ("yes", "partly")]),
         calibration_error=calibration_error(outcomes),
-        accused=_share(o.accuses_healthy for o in outcomes if o.case.cause == "healthy"),
-        missed=_share(o.misses_failure for o in outcomes if "healthy" not in o.case.acceptable),
-        misled=_share(o.misleads for o in outcomes),
+        **shares,
     )
 
 
@@ -166,6 +191,8 @@ _COLUMNS = (
     ("unknown", "unknown"), ("culprit", "culprit"), ("line", "line"), ("accused", "healthy accused"),
     ("missed", "failure called healthy"), ("misled", "wrong at 0.8"), ("calibration_error", "calib. error"),
 )  # fmt: skip
+#: Shown where a set has labels for it.
+_OUTCOME = ("outcome", "outcome")
 
 
 def _cell(name: str, value: float | None) -> str:
@@ -187,12 +214,14 @@ def _rows(results: Sequence[Result]) -> list[tuple[str, str, Scores]]:
 
 def markdown(results: Sequence[Result]) -> str:
     """Return the table of sets in Markdown, as the README shows it."""
-    lines = ["| cases | method | n | " + " | ".join(title for _, title in _COLUMNS) + " |"]
-    lines.append("|---|---|---|" + "---|" * len(_COLUMNS))
-    for name, method, scores in _rows(results):
-        cells = [_cell(column, getattr(scores, column)) for column, _ in _COLUMNS]
-        if method != "nccl-triage":
-            cells[-1] = "-"  # a baseline has no probabilities
+    rows = _rows(results)
+    columns = (*_COLUMNS, _OUTCOME) if any(scores.outcome is not None for _, _, scores in rows) else _COLUMNS
+    lines = ["| cases | method | n | " + " | ".join(title for _, title in columns) + " |"]
+    lines.append("|---|---|---|" + "---|" * len(columns))
+    for name, method, scores in rows:
+        # A baseline has no probabilities, and says nothing of the end.
+        silent = () if method == "nccl-triage" else ("calibration_error", "outcome")
+        cells = [_cell(column, None if column in silent else getattr(scores, column)) for column, _ in columns]
         lines.append(f"| {name} | {method} | {scores.cases} | " + " | ".join(cells) + " |")
     return "\n".join(lines)
 
@@ -221,7 +250,10 @@ def _miss(outcome: CaseOutcome) -> str:
 def text(results: Sequence[Result], misses: bool = True) -> str:
     """Return everything as plain text."""
     lines = [markdown(results), ""]
-    for name, outcomes, _ in results:
+    for name, everything, _ in results:
+        outcomes = [o for o in everything if not o.case.blind]
+        if hidden := len(everything) - len(outcomes):
+            lines += [f"{name}: {hidden} blind count in the table only", ""]
         lines += [f"{name} by cause:", *_by_cause(outcomes), ""]
         wrong = [o for o in outcomes if not o.right() or o.culprit_right() is False]
         if misses and wrong:
@@ -234,6 +266,7 @@ def as_data(results: Sequence[Result]) -> dict[str, Any]:
     return {
         name: {
             "scores": measure(outcomes).as_dict(),
+            "counts": {name: tally.as_dict() for name, tally in tallies(outcomes).items()},
             "baselines": {label: measure(found).as_dict() for label, found in baselines.items()},
             "cases": [
                 {
@@ -241,6 +274,7 @@ def as_data(results: Sequence[Result]) -> dict[str, Any]:
                     "right": o.right(), "top3": o.causes[:3], "culprit_right": o.culprit_right(), "line_right": o.line_right(),
                 }
                 for o in outcomes
+                if not o.case.blind
             ],
         }
         for name, outcomes, baselines in results
