@@ -55,7 +55,7 @@ def _import(asked: argparse.Namespace) -> int:
         done = importing.merge_second(asked.data, asked.files, asked.skip_invalid)
     else:
         check = importing.reserved(asked.reserved) if asked.reserved else None
-        others = importing.blobs_below(asked.whole)
+        others = importing.OtherSet.of(asked.whole)
         done = importing.merge(asked.data, asked.files, asked.logs, check, others, asked.skip_invalid)
     _say(done.text())
     if done.refused and not asked.skip_invalid:

@@ -7,10 +7,11 @@ import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
-from corpus.wild import manifest, schema
+from corpus.wild import manifest, opening, schema
 from corpus.wild.blobs import blob_id, lines_of
+from corpus.wild.likeness import Shape, likeness, shape_of, shapes_below
 from corpus.wild.manifest import Entry
 from nccl_triage.errors import InputError
 
@@ -50,9 +51,17 @@ def reserved(path: Path) -> Callable[[str], bool]:
     return lambda repo: bool(found(repo))
 
 
-def blobs_below(folder: Path) -> set[str]:
-    """Return the blob ids of all files below a folder; none where it does not exist."""
-    return {blob_id(path.read_bytes()) for path in folder.rglob("*") if path.is_file()} if folder.is_dir() else set()
+class OtherSet(NamedTuple):
+    """Logs of another set, which must not come again: the blob ids of their files, and name and shape of each."""
+
+    blobs: frozenset[str] = frozenset()
+    shapes: tuple[tuple[str, Shape], ...] = ()
+
+    @classmethod
+    def of(cls, folder: Path) -> OtherSet:
+        """Return the logs of a folder of labelled cases (``logs`` in it); none where it does not exist."""
+        files = [path for path in folder.rglob("*") if path.is_file()] if folder.is_dir() else []
+        return cls(frozenset(blob_id(path.read_bytes()) for path in files), tuple(shapes_below(folder / "logs")))
 
 
 def _texts_at_hand(record: dict[str, Any], logs: Path | None) -> dict[str, bytes] | None:
@@ -98,14 +107,16 @@ class Merger:
         self,
         entries: Sequence[Entry],
         is_reserved: Callable[[str], bool] | None = None,
-        known_blobs: Iterable[str] = (),
+        other: OtherSet | None = None,
     ) -> None:
         self.entries = list(entries)
         self.report = Report()
         self._by_blobs = {frozenset(entry.blobs): n for n, entry in enumerate(self.entries)}
         self._owners = {blob: entry.id for entry in self.entries for blob in entry.blobs}
         self._is_reserved = is_reserved
-        self._known_blobs = frozenset(known_blobs)
+        self._other = other or OtherSet()
+        #: Repositories of which another set holds a log.
+        self.seen: set[str] = set()
         self._causes = manifest.known_causes()
 
     def take(self, record: Any, where: str, logs: Path | None) -> None:
@@ -113,6 +124,7 @@ class Merger:
         texts = _texts_at_hand(record, logs) if isinstance(record, dict) else None
         wrong = _recount(record, texts, self.report) if texts is not None else []
         wrong = wrong or schema.problems(record, self._causes) or self._outside(record)
+        wrong = wrong or self._like_another(record, texts)
         if wrong:
             self.report.refused.append(f"{where}: {'; '.join(wrong)}")
             return
@@ -132,12 +144,22 @@ class Merger:
             self.entries[known] = Entry(new, self.entries[known].opened)
             self.report.updated.append(old["id"])
 
+    def _like_another(self, record: dict[str, Any], texts: dict[str, bytes] | None) -> list[str]:
+        """Return why a log is one of another set, with other names and numbers; note whose sister logs are there."""
+        if texts is None or not self._other.shapes:
+            return []
+        shape = shape_of(texts[file["blob"]] for file in record["files"])
+        found = [(likeness(shape, known), name) for name, known in self._other.shapes]
+        if any(like.is_sister for like, _ in found):
+            self.seen.add(record["repo"])
+        return next(([f"is the log {name} of another set"] for like, name in found if like.is_same), [])
+
     def _outside(self, record: dict[str, Any]) -> list[str]:
         """Return why a log may not enter, whatever its label says."""
         if self._is_reserved is not None and self._is_reserved(record["repo"]):
             return [f"{record['repo']} is reserved"]
         blobs = [file["blob"] for file in record["files"]]
-        if seen := [blob for blob in blobs if blob in self._known_blobs]:
+        if seen := [blob for blob in blobs if blob in self._other.blobs]:
             return [f"blob {seen[0]} is a log of another set"]
         owners = {self._owners.get(blob) for blob in blobs}
         if owners != {None} and frozenset(blobs) not in self._by_blobs:
@@ -157,21 +179,23 @@ def merge(
     files: Sequence[Path],
     logs: Path | None = None,
     is_reserved: Callable[[str], bool] | None = None,
-    known_blobs: Iterable[str] = (),
+    other: OtherSet | None = None,
     skip: bool = False,
 ) -> Report:
     """Merge files of collectors into the manifest of ``data``; with any label refused nothing is written, unless ``skip``.
 
-    The logs of a file lie in ``logs``, or in the folder of that name beside it, where they are at hand.
+    The logs of a file lie in ``logs``, or in the folder of that name beside it, where they are at hand. A repository of
+    which another set holds a log counts as opened: whoever writes rules has seen its jobs.
     """
     entries = manifest.read(data) if (data / "manifest.jsonl").is_file() else []
-    merger = Merger(entries, is_reserved, known_blobs)
+    merger = Merger(entries, is_reserved, other)
     for file in files:
         beside = logs or file.parent / "logs"
         for number, record in manifest.objects(file):
             merger.take(record, f"{file}:{number}", beside if beside.is_dir() else None)
     if skip or not merger.report.refused:
         manifest.write_lines(data / "manifest.jsonl", [entry.record for entry in merger.entries])
+        opening.note_seen(data, merger.entries, merger.seen)
     return merger.report
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from datetime import datetime, timezone
 from pathlib import Path
 
@@ -23,13 +23,25 @@ def open_sealed(data: Path, entries: Sequence[Entry], ids: Sequence[str]) -> lis
         if split not in ("sealed", manifest.OPENED):
             reason = "is no log of the manifest" if split is None else f"is {split}, only sealed logs are opened"
             raise UsageError("{name} {reason}", name=name, reason=reason)
-    repositories = {known[name].repo.lower() for name in wanted if known[name].split == "sealed"}
+    repositories = {known[name].repo for name in wanted if known[name].split == "sealed"}
+    _record(data, entries, repositories, "looked into")
+    return manifest.read(data)
+
+
+def note_seen(data: Path, entries: Sequence[Entry], repositories: Collection[str]) -> None:
+    """Record repositories of which another set holds a log that those who write rules may read."""
+    _record(data, entries, repositories, "another set holds a log of it")
+
+
+def _record(data: Path, entries: Sequence[Entry], repositories: Collection[str], why: str) -> None:
     path = data / "opened.jsonl"
     kept = [record for _, record in manifest.objects(path)] if path.is_file() else []
+    known = {str(record["repo"]).lower() for record in kept}
     now = datetime.now(timezone.utc).isoformat(timespec="seconds")
-    for repo in sorted(repositories):
-        members = [entry for entry in entries if entry.repo.lower() == repo]
-        kept.append({"repo": members[0].repo, "ids": [entry.id for entry in members], "opened": now})
-    if repositories:
+    new = sorted({repo.lower(): repo for repo in repositories}.items())
+    for lower, repo in new:
+        if lower not in known:
+            ids = [entry.id for entry in entries if entry.repo.lower() == lower]
+            kept.append({"repo": repo, "ids": ids, "opened": now, "why": why})
+    if len(kept) > len(known):
         manifest.write_lines(path, kept)
-    return manifest.read(data)
