@@ -18,6 +18,8 @@ LOGS = ROOT / "corpus" / "written" / "logs"
 LOG = "S001-openrlhf-broadcast-two-networks.log"
 #: Columns of the terminal that the picture shows.
 COLUMNS = 100
+#: Columns of the pages of why.
+_WHY = 140
 #: Lines of what is fine that the example of ``doctor`` shows.
 _FINE = 3
 
@@ -55,6 +57,27 @@ _LATE = (
     "train (train.py:81)",
     "<module> (train.py:151)",
 )
+
+
+def why() -> str:
+    """Return the chain of decisions behind the verdict of a written case."""
+    return _told_why("S001-openrlhf-broadcast-two-networks.log")
+
+
+def why_line() -> str:
+    """Return the way of the line that decides it."""
+    return _told_why("S001-openrlhf-broadcast-two-networks.log:7")
+
+
+def _told_why(log: str) -> str:
+    from click.testing import CliRunner
+
+    from nccl_triage.cli import cli
+
+    with within(ROOT / "corpus" / "written" / "logs"):
+        result = CliRunner().invoke(cli, ["why", log, "--lang", "en"], prog_name="nccl-triage")
+    lines = [line if len(line) <= _WHY else f"{line[: _WHY - 2]}.." for line in result.output.rstrip().splitlines()]
+    return _block(f"$ cd corpus/written/logs && nccl-triage why {log}\n" + "\n".join(lines))
 
 
 def stacks() -> str:
@@ -160,6 +183,8 @@ def rules_error() -> str:
 #: Page, name of its markers, and what makes the text between them.
 EXAMPLES: tuple[tuple[str, str, Callable[[], str]], ...] = (
     ("docs/reading-a-verdict.md", "example verdict", verdict),
+    ("docs/reading-a-verdict.md", "example why", why),
+    ("docs/reading-a-verdict.md", "example why line", why_line),
     ("docs/hang.md", "example stacks", stacks),
     ("docs/doctor.md", "example doctor", doctor),
     ("docs/following.md", "example hang", hang),
