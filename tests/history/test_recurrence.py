@@ -23,6 +23,7 @@ from nccl_triage.history.recurrence import recurrences, worked_since
 from nccl_triage.observations.store import Observations
 from nccl_triage.render import FORMATS, render
 from nccl_triage.resources import reports_dir
+from tests.scan_helpers import undeclared
 
 from .made import NOW, failed, healthy
 
@@ -144,7 +145,9 @@ def told(tmp_path: Path, text: str, incidents: Sequence[KeptIncident]) -> tuple[
     with store.writable(path) as history:
         for one in incidents:
             history.keep(one)
-    return diagnose(log), diagnose(log, further=[Memory(path).recall])
+    with_ = diagnose(log, further=[Memory(path).recall])
+    assert undeclared(with_.case.events) == []
+    return diagnose(log), with_
 
 
 def test_the_same_cause_before_is_said_and_changes_nothing(tmp_path: Path) -> None:

@@ -56,12 +56,13 @@ _NO_VALUE = (Missing, TypeError, ValueError, ZeroDivisionError, OverflowError, A
 class Expression:
     """A checked expression: its source text, and its syntax tree, which is made on first use: a run needs few of them."""
 
-    __slots__ = ("_tree", "source", "where")
+    __slots__ = ("_literals", "_tree", "source", "where")
 
     def __init__(self, source: str, where: str) -> None:
         self.source = source
         self.where = where
         self._tree: ast.expr | None = None
+        self._literals: dict[str, list[str]] | None = None
 
     @property
     def tree(self) -> ast.expr:
@@ -87,13 +88,16 @@ class Expression:
 
     def literals(self, function: str) -> list[str]:
         """Return the constant text arguments of every call of ``function``."""
-        return [
-            argument.value
-            for node in ast.walk(self.tree)
-            if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == function
-            for argument in node.args
-            if isinstance(argument, ast.Constant) and isinstance(argument.value, str)
-        ]
+        if self._literals is None:
+            self._literals = {}
+            for node in ast.walk(self.tree):
+                if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
+                    self._literals.setdefault(node.func.id, []).extend(
+                        argument.value
+                        for argument in node.args
+                        if isinstance(argument, ast.Constant) and isinstance(argument.value, str)
+                    )
+        return list(self._literals.get(function, ()))
 
 
 def _is_number(value: object) -> bool:

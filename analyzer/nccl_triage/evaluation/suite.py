@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Literal
 
 from nccl_triage.api import diagnose
-from nccl_triage.checks import earned, knowledge, names, samples
+from nccl_triage.checks import earned, knowledge, names, placeholders, samples
 from nccl_triage.checks.problem import RuleProblem
 from nccl_triage.diagnosis.case import fact_names
 from nccl_triage.diagnosis.culprit import METHODS, ways
@@ -23,6 +23,7 @@ def check_all(rules: RuleSet, healthy: Sequence[Path] = (), corpora: Sequence[Pa
     findings += names.check_causes(rules, fact_names(), ways(), produced_signatures())
     findings += names.check_missing_evidence(rules, fact_names(), produced_signatures())
     findings += names.check_terms(rules, fact_names(), produced_signatures())
+    findings += placeholders.check(rules, fact_names(), produced_signatures())
     findings += samples.check_activities(rules)
     findings += samples.check_series(rules)
     findings += knowledge.check(rules)
