@@ -150,3 +150,38 @@ def check_terms(rules: RuleSet, facts: Iterable[str], produced: Mapping[str, Pro
             if item.id not in used
         ]
     return findings
+
+
+def check_signatures(
+    rules: RuleSet, produced: Mapping[str, Produced], in_code: Iterable[str] | None
+) -> list[RuleProblem]:
+    """Check what signatures name, and that each root one serves a verdict.
+
+    ``in_code`` are the signatures, kinds and globs that facts and documents ask for; None where that is not known.
+    """
+    kinds = kinds_of(rules, produced)
+    findings = []
+    for signature in rules.signatures.values():
+        if "." not in signature.id:
+            message = f"its id must begin with the program: {signature.program}.{signature.id}"
+            findings.append(RuleProblem("error", signature.where, signature.id, message))
+        for name in signature.overlaps:
+            if not expand(name, kinds):
+                findings.append(_unknown(signature.where, signature.id, "signature", name, kinds))
+    if in_code is not None:
+        asked = {name for cause in rules.causes.values() for item in cause.evidence for name in _asked_by(item)}
+        used = {one for name in (*asked, *in_code) for one in expand(name, kinds)}
+        message = "has the role root and serves no verdict: say under 'supports' for which cause it speaks, or take another role"
+        findings += [
+            RuleProblem("error", signature.where, signature.id, message)
+            for signature in rules.signatures.values()
+            if signature.role == "root" and signature.id not in used
+        ]
+    return findings
+
+
+def _asked_by(item: Evidence) -> Iterator[str]:
+    yield from item.signatures
+    for expression in (item.when, item.where):
+        if expression is not None:
+            yield from signatures_of(expression)
