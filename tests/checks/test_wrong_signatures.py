@@ -17,11 +17,11 @@ def test_the_rules_as_they_are_are_well(tmp_path: Path) -> None:
     ("old", "new", "message"),
     [
         # -- placeholders
-        ("cache {f:path} on", "cache {f:pth} on", "says: {f:pth} has no value: acme.cache_gone has no such field; did you mean {f:path}?"),
-        ("缓存 {f:path} 消失[", "缓存 {f:pth} 消失[", "says: {f:pth} is in one language alone (zh)"),
+        ("cache {f:path} on", "cache {f:pth} on", "says: {f:pth} has no value: no line of acme.cache_gone has such a field; did you mean {f:path}?"),
+        ("缓存 {f:path} 消失[", "缓存 {f:pth} 消失[", "says: in one language alone (zh): {f:pth}"),
         ("[ after {f:age} s].", " after {f:age} s.", "says: {f:age} has no value in some lines of acme.cache_gone; put it in square brackets"),
         ("on {f:server} went away[", "on {server} went away[", "says: {server} means nothing here; there are {rank}, {host}, {count}, {meaning}; a field is written {f:server}"),
-        ("the cache on {f:server} went", "the cache on {f:sever} went", "culprit.why: {f:sever} has no value: acme.cache_gone has no such field; did you mean {f:server}?"),
+        ("the cache on {f:server} went", "the cache on {f:sever} went", "culprit.why: {f:sever} has no value: no line of acme.cache_gone has such a field; did you mean {f:server}?"),
         ("meaning: The shard cache of a host", "meaning: The shard cache of {f:server}", "meaning: {f:server} would be printed as it is"),
         ("{f:path} on {f:server} went away[", "{fact:collective.timeoutz} on {f:server} went away[", "{fact:collective.timeoutz} is no fact; did you mean {fact:collective.timeouts}?"),
         # -- keys

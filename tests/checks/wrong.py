@@ -38,7 +38,7 @@ signatures:
 """
 CAUSE = """id: acme-down
 family: application
-title: {en: The Acme service is down, zh: Acme 服务不可用}
+title: {en: "The Acme service is down", zh: "Acme 服务不可用"}
 explanation: {en: "The service of the shard cache is down.", zh: "分片缓存服务不可用。"}
 headlines:
   - says: {en: "The cache {f:path}[ on {host}] went away", zh: "[{host} 上的]缓存 {f:path} 消失"}

@@ -6,6 +6,7 @@ Some of it is asked of shipped causes alone: one of a user's own may be in one l
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator
+from pathlib import PurePath
 
 from nccl_triage.checks import knowledge
 from nccl_triage.checks.fields import nearest
@@ -153,7 +154,7 @@ def _wordings(rules: RuleSet) -> Iterator[RuleProblem]:
                     if ids & both and not both <= ids:
                         name, other = (", ".join(sorted(one)) for one in (ids & both, both - ids))
                         message = f"names {name} and not {other}, the same message in other words"
-                        yield _error(condition.where, name, message)
+                        yield _error(condition.where, PurePath(condition.where.rpartition(":")[0]).stem, message)
 
 
 def _asked(condition: Expression) -> Iterable[list[str]]:

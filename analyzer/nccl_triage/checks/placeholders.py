@@ -179,7 +179,7 @@ class PlaceholderCheck:
             alone = sorted(names.difference(*(other for key, other in told.items() if key != language)))
             if alone and len(told) > 1:
                 shown = ", ".join(f"{{{name}}}" for name in alone)
-                yield RuleProblem("error", where, rule, f"{label}: {shown} is in one language alone ({language})")
+                yield RuleProblem("error", where, rule, f"{label}: in one language alone ({language}): {shown}")
         for one in dict.fromkeys(one for ones in found.values() for one in ones):
             wrong = self._wrong(one, check, plain, list(ids))
             if wrong is not None:
@@ -266,7 +266,9 @@ class PlaceholderCheck:
         if not every:
             return "has no value: no line is told here"
         shown = f"; there are {', '.join(f'{{f:{name}}}' for name in have)}" if have else "; they have no fields"
-        return f"has no value: {_listed(every)} has no such field{nearest(one.name, have, '{{f:{}}}') or shown}"
+        return (
+            f"has no value: no line of {_listed(every)} has such a field{nearest(one.name, have, '{{f:{}}}') or shown}"
+        )
 
     @staticmethod
     def _named_in(text: Text, label: str) -> _FieldCheck:
