@@ -10,6 +10,8 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+import jsonschema
+
 from nccl_triage import diagnose, resources
 from nccl_triage.evaluation import cases
 from nccl_triage.render import render
@@ -75,6 +77,19 @@ _ANYTHING = {"type": "object"}
 def undeclared(document: Doc) -> list[str]:
     """Return the keys of a document that the schema does not declare."""
     return sorted({key_of(place) for place, _ in places(document) if not declared(place)})
+
+
+def without_twin(document: Doc) -> list[str]:
+    """Return the keys of texts that a document has in one language alone."""
+    found = set()
+    for place, key in [((), ""), *((place, key_of(place)) for place, _ in places(document))]:
+        value = at(document, place)
+        properties = {name for part in declared(place) for name in part.get("properties", {})}
+        for name in value if isinstance(value, dict) else ():
+            english = name.removesuffix("_zh")
+            if f"{english}_zh" in properties and not {english, f"{english}_zh"} <= value.keys():
+                found.add(f"{key}.{name}".lstrip("."))
+    return sorted(found)
 
 
 def undescribed(part: dict[str, Any], name: str = "") -> Iterator[str]:
@@ -187,3 +202,9 @@ def shown_after_all(listed: Collection[str]) -> set[str]:
                     }
                     found |= single or {f"several together: {form} of {document['headline']}"}
     return found
+
+
+def check(document: Doc) -> None:
+    """Check that a document has the shape that the schema publishes, and no key that it does not declare."""
+    jsonschema.validate(json.loads(json.dumps(document)), schema())
+    assert undeclared(document) == []

@@ -133,6 +133,10 @@ def test_every_key_of_a_document_is_in_the_schema() -> None:
     assert {key for document in fields.documents() for key in fields.undeclared(document)} == set()
 
 
+def test_every_text_is_there_in_both_languages() -> None:
+    assert {key for document in fields.documents() for key in fields.without_twin(document)} == set()
+
+
 def test_every_key_is_shown_or_for_programs() -> None:
     assert fields.unseen(MACHINES) == set(), "let text, Markdown or HTML show it, or list it in MACHINES"
 
@@ -165,6 +169,13 @@ def test_a_listed_key_that_is_shown_is_noticed(monkeypatch: pytest.MonkeyPatch) 
     document = fields.documents()[2]
     monkeypatch.setattr(fields, "documents", lambda: (document,))
     assert fields.shown_after_all({"headline", "diagnoses.[].score", "tool.name"}) == {"headline", "diagnoses.[].score"}
+
+
+def test_a_text_in_one_language_is_noticed() -> None:
+    document = copy.deepcopy(fields.documents()[2])
+    del document["diagnoses"][0]["fixes"][0]["caution_zh"]
+    del document["headline"]
+    assert fields.without_twin(document) == ["diagnoses.[].fixes.[].caution", "headline_zh"]
 
 
 def test_a_key_without_a_description_is_noticed() -> None:
