@@ -66,6 +66,8 @@ ROOT = Path(__file__).parents[2]
         # -- what it does
         ('command: "ls {f:path}"', 'command: "rm -rf {f:path}"', "what is done at once must destroy nothing: rm -rf {f:path}"),
         ("    weight: moderate\n", "    weight: moderate\n    harmless: 'AcmeCache: /a on gpu-a went away'\n", "no text of 'harmless' has fields that its 'where' refuses"),
+        ('command: "ls {f:path}"', """command: "python -c 'import os; print(os.path'" """, "its Python does not compile: '(' was never closed"),
+        ('commands: ["ls {f:path}"]', """commands: ["python3 -c 'import os; print(path)'"]""", "its Python uses names that nothing defines: path"),
         ("    weight: moderate\n", "    weight: moderate\n    harmless: 'all is well'\n", "none of its signatures is in a text of 'harmless'"),
     ],
 )  # fmt: skip

@@ -39,7 +39,11 @@ def test_the_rules_as_they_are_are_well(tmp_path: Path) -> None:
         ("      weight: strong\n", "      weight: sure\n", "'sure' is not one of decisive, strong, moderate, weak"),
         ("      weight: strong\n", "", "the key 'weight' is missing"),
         ("id: acme.tokens_differ", "id: acme.cache_gone", "'acme.cache_gone' already exists"),
+        ("    meaning: The shard", "    overlaps: ['acme.tokens_difer']\n    meaning: The shard", "mentions the unknown signature 'acme.tokens_difer'; did you mean 'acme.tokens_differ'?"),
+        ("id: acme.tokens_differ", "id: tokens", "its id must begin with the program: acme.tokens"),
+        ("    supports:\n    - {cause: acme-down}\n", "", "has the role root and serves no verdict: say under 'supports' for which cause it speaks"),
         # -- patterns and samples
+        ("    not: ['AcmeToken: expected 4, got 4', 'AcmeToken: none']\n", "    not: ['AcmeToken: expected 4, got 4', 'AcmeToken: none']\n  - id: acme.broken\n    kind: note\n    role: cascade\n    pattern: AcmeBroken\n    meaning: It broke.\n    match: [AcmeBroken]\n    not: ['Acme is broken']\n", "the word 'AcmeBroken' is also found in 'callAcmeBroken'"),
         ("AcmeToken: none'", "AcmeToken: expected 1, got 2'", "matches a sample of 'not'"),
         ("expected 4, got 5'", "expected four, got 5'", "does not match its sample; matches up to"),
         ("not: ['AcmeToken: expected 4, got 4', ", "not: [", "needs a sample under 'not' that its pattern matches and its premise refuses"),

@@ -9,7 +9,7 @@ from typing import Literal
 
 from nccl_triage import resources
 from nccl_triage.api import diagnose
-from nccl_triage.checks import causes, earned, knowledge, names, placeholders, samples
+from nccl_triage.checks import causes, commands, earned, knowledge, names, placeholders, samples
 from nccl_triage.checks.problem import RuleProblem
 from nccl_triage.diagnosis.case import fact_names
 from nccl_triage.diagnosis.culprit import METHODS, ways
@@ -34,6 +34,7 @@ def check_all(rules: RuleSet, healthy: Sequence[Path] = (), corpora: Sequence[Pa
     findings += names.check_terms(rules, fact_names(), produced_signatures())
     findings += placeholders.check(rules, fact_names(), produced_signatures())
     findings += causes.check(rules, {*cause_table(), OWN_LOG})
+    findings += commands.check(rules)
     findings += samples.check_activities(rules)
     findings += samples.check_series(rules)
     findings += knowledge.check(rules)
