@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from nccl_triage.checks import samples
 from nccl_triage.checks.fields import of_all, of_signature
+from nccl_triage.diagnosis.conditions import Conditions
+from nccl_triage.engine.match import expand
 from nccl_triage.engine.regex_analysis import groups
-from nccl_triage.engine.schema import CODE_FIELDS, RuleSet
+from nccl_triage.engine.schema import CODE_FIELDS, PLACEHOLDER, Evidence, RuleSet, text_parts
 from nccl_triage.producers import produced_signatures
 from tests.scan_helpers import diagnose_text
 
@@ -30,3 +33,28 @@ def test_producers_declare_their_fields(rules: RuleSet) -> None:
     fields = of_all(rules, produced_signatures())
     assert "good" in fields["baseline.version"].certain
     assert "good" in fields["baseline.variable"].possible - fields["baseline.variable"].certain
+
+
+def test_every_sample_has_the_fields_that_rows_tell(rules: RuleSet) -> None:
+    """What the check derives from patterns and filters is true of the samples."""
+    rows: dict[str, list[tuple[str, Evidence]]] = {}
+    for cause in rules.causes.values():
+        for item in (*cause.evidence, *cause.against):
+            for name in {one for pattern in item.signatures for one in expand(pattern, rules.kinds)}:
+                rows.setdefault(name, []).append((cause.id, item))
+    told, missing = 0, []
+    for name, items in rows.items():
+        for sample in rules.signatures[name].match_samples:
+            case = samples.read(sample, rules)
+            conditions = Conditions(case)
+            for cause_id, item in items:
+                for event in case.of(name):
+                    if item.where is not None and not conditions.selects(item.where, event):
+                        continue
+                    for part, optional in text_parts(item.says["en"]):
+                        fields = {match["name"] for match in PLACEHOLDER.finditer(part) if match["kind"] == "f:"}
+                        told += len(fields)
+                        if not optional and not fields - {"text"} <= event.fields.keys():
+                            missing.append((cause_id, item.id, name, sorted(fields - event.fields.keys())))
+    assert told > 250
+    assert missing == []
