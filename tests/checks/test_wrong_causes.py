@@ -47,6 +47,8 @@ ROOT = Path(__file__).parents[2]
         ("when: fact('collective.timeouts')", "when: fact('collective.timeout')", "mentions the unknown fact 'collective.timeout'; did you mean 'collective.timeouts'?"),
         ("when: fact('collective.timeouts')", "when: premise('acme')", "mentions the unknown premise 'acme'"),
         ("when: fact('collective.timeouts')", "when: value('acme.cache_gone', 'servr') == 'x'", "asks acme.cache_gone for the field 'servr' that it never has; did you mean 'server'?"),
+        ("when: fact('collective.timeouts')", "when: on('slurn')", "mentions the unknown platform 'slurn'; did you mean 'slurm'?"),
+        ("when: fact('collective.timeouts')", "when: env('NCCL_P2P_DISABL') == '1'", "mentions the unknown variable 'NCCL_P2P_DISABL'; did you mean 'NCCL_P2P_DISABLE'?"),
         ("    of: acme.cache_gone", "    of: acme.cache_gon", "mentions the unknown signature 'acme.cache_gon'"),
         ("culprit: [evidence]", "culprit: [evidense]", "mentions the unknown culprit method 'evidense'; did you mean 'evidence'?"),
         ("rivals: [acme-slow]", "rivals: [acme-slw]", "mentions the unknown rival 'acme-slw'; did you mean 'acme-slow'?"),

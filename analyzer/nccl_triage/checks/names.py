@@ -10,7 +10,8 @@ from nccl_triage.checks.problem import RuleProblem
 from nccl_triage.engine.expression import Expression
 from nccl_triage.engine.match import expand
 from nccl_triage.engine.partial import OF_EVERY_LINE
-from nccl_triage.engine.schema import Evidence, RuleSet
+from nccl_triage.engine.schema import PLATFORMS, Evidence, RuleSet
+from nccl_triage.knowledge.variables import shipped
 from nccl_triage.observations.kinds import KINDS, Produced
 
 _FUNCTIONS_ON_SIGNATURES = ("has", "count", "ranks", "hosts", "before", "leads", "all_ranks")
@@ -81,10 +82,19 @@ def _in_condition(rule: str, expression: Expression, known: DefinedNames) -> Ite
         ("fact", "fact", known.facts),
         ("premise", "premise", known.premises),
         ("words", "list of words", known.words),
+        ("on", "platform", PLATFORMS),
     ):
         for name in expression.literals(function):
             if name not in names:
                 yield _unknown(expression.where, rule, what, name, names)
+    for name in expression.literals("env"):
+        if (near := unknown_variable(name)) is not None:
+            yield RuleProblem("error", expression.where, rule, f"mentions the unknown variable {name!r}{near}")
+
+
+def unknown_variable(name: str, shown: str = "{!r}") -> str | None:
+    """Return the question whether a known variable is meant by one that is not; None if it is known, or like none."""
+    return None if shipped().find(name) is not None else nearest(name, shipped(), shown) or None
 
 
 def _in_row(rule: str, item: Evidence, known: DefinedNames) -> Iterator[RuleProblem]:
@@ -96,9 +106,10 @@ def _in_row(rule: str, item: Evidence, known: DefinedNames) -> Iterator[RuleProb
             yield RuleProblem(
                 "error", item.where.where, rule, f"asks for the field {name!r} that none of its lines has{hint}"
             )
-    for name in sorted(item.when.fields()) if item.when is not None else ():
-        message = f"'when' is about no line: f.{name} is always none; ask for it under 'where'"
-        yield RuleProblem("error", item.when.where if item.when is not None else "", rule, message)
+    if item.when is not None:
+        for name in sorted(item.when.fields()):
+            message = f"'when' is about no line: f.{name} is always none; ask for it under 'where'"
+            yield RuleProblem("error", item.when.where, rule, message)
 
 
 def check_causes(

@@ -12,7 +12,7 @@ from functools import partial
 from typing import NamedTuple
 
 from nccl_triage.checks.fields import LineFields, lacking, nearest, of_all
-from nccl_triage.checks.names import kinds_of, signatures_of
+from nccl_triage.checks.names import kinds_of, signatures_of, unknown_variable
 from nccl_triage.checks.problem import RuleProblem
 from nccl_triage.engine.expression import Expression
 from nccl_triage.engine.match import expand
@@ -28,7 +28,6 @@ from nccl_triage.engine.schema import (
     text_parts,
 )
 from nccl_triage.knowledge import catalogue
-from nccl_triage.knowledge.variables import shipped
 from nccl_triage.observations.kinds import Produced
 
 #: Placeholders without a kind, of texts that are told with lines and of headlines.
@@ -207,7 +206,7 @@ class PlaceholderCheck:
         if one.kind == "fact:":
             return None if one.name in self._facts else f"is no fact{nearest(one.name, self._facts, '{{fact:{}}}')}"
         if one.kind == "env:":
-            near = "" if shipped().find(one.name) is not None else nearest(one.name, shipped(), "{{env:{}}}")
+            near = unknown_variable(one.name, "{{env:{}}}")
             return f"is no known variable{near}" if near else None
         if one.kind == "version:":
             return None
