@@ -24,7 +24,7 @@ class _Unknown(Exception):
     """Raised if the value of a part depends on what is not known."""
 
 
-class _Fields(Mapping[str, Any]):
+class _PossibleFields(Mapping[str, Any]):
     """The fields of a line: those that it may have are unknown, the others are missing."""
 
     def __init__(self, possible: Collection[str]) -> None:
@@ -74,7 +74,7 @@ def may_select(where: Expression, possible: Collection[str], rules: RuleSet) -> 
     known: dict[str, Callable[..., Any]] = {**VALUE_FUNCTIONS, "words": words, "premise": premise}
     evaluator = _Partial({name: known.get(name, _of_address(name)) for name in FUNCTIONS})
     try:
-        return evaluator.truth(where, _Fields(possible))
+        return evaluator.truth(where, _PossibleFields(possible))
     except _Unknown:
         return True
 
