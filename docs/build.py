@@ -70,10 +70,10 @@ def made(by: str) -> str:
 
 def _words(text: Text) -> str:
     """Return an English text as Markdown, its placeholders as names."""
-    from nccl_triage.engine.schema import with_named_placeholders
+    from nccl_triage.engine.schema import in_catalogue
     from nccl_triage.render.markdown_text import plain
 
-    return plain(with_named_placeholders(text["en"]))
+    return plain(in_catalogue(text["en"]))
 
 
 def _fix(fix: Fix) -> list[str]:

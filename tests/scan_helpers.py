@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from corpus.generate.bench import stream
 from nccl_triage.document.diagnosis import Diagnosis, diagnose_observations
 from nccl_triage.engine.schema import RuleSet
+from nccl_triage.observations.event import Event
 from nccl_triage.observations.store import Observations, SourceInfo
+from nccl_triage.producers import produced_signatures
 from nccl_triage.scan.scanner import Scanner
 
 
@@ -33,6 +35,19 @@ def scan_text(text: str, rules: RuleSet, path: str = "log", scanner: Scanner | N
 
 def diagnose_text(text: str, rules: RuleSet) -> Diagnosis:
     return diagnose_observations(scan_text(text, rules), rules)
+
+
+def undeclared(events: Iterable[Event]) -> list[str]:
+    """Return the events of producers that have other fields than these declare."""
+    made = produced_signatures()
+    return [
+        f"{event.signature}: {sorted(event.fields)}"
+        for event in events
+        if event.signature in made
+        and not set(made[event.signature].fields)
+        <= set(event.fields)
+        <= {*made[event.signature].fields, *made[event.signature].sometimes}
+    ]
 
 
 def log(profile: str, size: int, seed: int = 0) -> str:

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from importlib.abc import Traversable
 
 
@@ -57,6 +58,17 @@ def threads_file() -> Traversable:
 def completion_script(shell: str) -> Traversable:
     """Return the script that lets a shell complete our command line."""
     return _package() / "cli" / f"completion.{shell}"
+
+
+def sources(folder: str) -> Iterator[str]:
+    """Yield the source of the modules below a folder of the package; nothing where only compiled ones are shipped."""
+    waiting = [_package() / folder]
+    while waiting:
+        for entry in waiting.pop().iterdir():
+            if entry.is_dir():
+                waiting.append(entry)
+            elif entry.name.endswith(".py"):
+                yield entry.read_text(encoding="utf-8")
 
 
 def messages_dir() -> Traversable:

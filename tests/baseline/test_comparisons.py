@@ -14,7 +14,7 @@ from nccl_triage.document.diagnosis import Diagnosis, diagnose_observations
 from nccl_triage.engine.schema import RuleSet
 from nccl_triage.observations.event import Event
 from nccl_triage.observations.store import Observations
-from tests.scan_helpers import scan_text
+from tests.scan_helpers import scan_text, undeclared
 
 FAILED = (
     "2025-06-03 15:00:00,000 - ERROR - [rank0]: RuntimeError: something unheard of",
@@ -76,6 +76,7 @@ def compared(rules: RuleSet, good: list[str], bad: list[str]) -> Diagnosis:
 
 
 def told(found: Diagnosis) -> list[tuple[str, str, str | None, str | None]]:
+    assert undeclared(found.case.events) == []
     subjects = [
         name for name in PRODUCES if name not in ("baseline.compared", "baseline.divergence", "baseline.message")
     ]

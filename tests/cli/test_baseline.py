@@ -5,13 +5,13 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-import jsonschema
 import pytest
 from click.testing import CliRunner, Result
 
-from nccl_triage import diagnose, resources
+from nccl_triage import diagnose
 from nccl_triage.cli import cli
 from nccl_triage.errors import TriageError
+from tests.document import fields
 
 LOGS = Path(__file__).parents[2] / "corpus" / "recorded" / "logs"
 GOOD, BAD = LOGS / "healthy_two_hosts_w4.log", LOGS / "net_drop_mid_w4.log"
@@ -28,8 +28,7 @@ def document() -> dict[str, object]:
 
 
 def test_the_document_follows_its_schema(document: dict[str, object]) -> None:
-    schema = json.loads((resources.reports_dir() / "schema" / "report.schema.json").read_text(encoding="utf-8"))
-    jsonschema.validate(document, schema)
+    fields.check(document)
     block = document["baseline"]
     assert isinstance(block, dict)
     assert (block["good"], block["state"], block["verdict"]) == ([{"path": str(GOOD)}], "compared", "healthy")

@@ -40,22 +40,3 @@ def test_signature_names_exist(path: Path, rules: RuleSet) -> None:
         and text not in facts
     ]  # fmt: skip
     assert unknown == []
-
-
-def test_every_root_signature_speaks_for_a_cause_or_feeds_a_fact(rules: RuleSet) -> None:
-    ids = rules.kinds
-    used: set[str] = set()
-    for cause in rules.causes.values():
-        for item in cause.evidence:
-            names = [*item.signatures]
-            for expression in (item.when, item.where):
-                if expression is not None:
-                    names += [
-                        name
-                        for function in ("has", "count", "ranks", "hosts")
-                        for name in expression.literals(function)
-                    ]
-            used |= {found for name in names for found in expand(name, ids)}
-    for path in MODULES:
-        used |= {found for _, text in _strings(path) if "." in text and " " not in text for found in expand(text, ids)}
-    assert [s.id for s in rules.signatures.values() if s.role == "root" and s.id not in used] == []

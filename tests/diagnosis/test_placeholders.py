@@ -160,3 +160,18 @@ def test_sizes_can_be_compared(rules: RuleSet) -> None:
     assert holds("size(value('cuda.oom_old', 'size')) == 20 * 1024 * 1024")
     assert holds("size(value('cuda.oom_old', 'allocated')) > size(value('cuda.oom_old', 'free'))")
     assert not holds("size('many bytes') > 0")
+
+
+def test_a_part_in_brackets_is_left_out_without_a_value(rules: RuleSet) -> None:
+    log = "PermissionError: [Errno 13] Permission denied: '/data/a'\nPermissionError: [Errno 13] Permission denied\n"
+    case = Case(scan_text(log, rules), rules)
+    told, *bare = case.of("storage.eacces")
+    text = "refuses access[ to {f:path}]."
+    assert placeholders.fill(text, case, [told], "en") == "refuses access to /data/a."
+    assert placeholders.fill(text, case, bare[:1], "en") == "refuses access."
+    assert placeholders.fill("to {f:path}", case, bare[:1], "en") == "to unknown"
+    assert placeholders.tells(text, case, bare[:1]) and not placeholders.tells("to {f:path}", case, bare[:1])
+    assert placeholders.fill("[0] {f:path} [x]", case, [told], "en") == "[0] /data/a [x]", (
+        "brackets without a placeholder"
+    )
+    assert placeholders.fill_command("test [ -d {f:path} ]", case, [told]) == "test [ -d /data/a ]"

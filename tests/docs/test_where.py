@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import re
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 import yaml
@@ -12,16 +13,30 @@ import yaml
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "architecture.md"
 CONTRIBUTING = ROOT / "CONTRIBUTING.md"
-_ROW = re.compile(r"^\| (?P<what>[^|]+?) \| `(?P<path>[^`]+)` \|(?: `(?P<name>[^`]+)`)? \|$", re.MULTILINE)
 #: Paths in running text: below the repository or below the package.
 _PATH = re.compile(r"`((?:[\w.-]+/)+(?:[\w-]+\.(?:py|yaml|md|json))?)`")
+_CODE = re.compile(r"`([^`]+)`")
 
 
-def rows() -> list[tuple[str, str, str | None]]:
+class Row(NamedTuple):
+    """A row of the table: where a change begins, what else belongs to it, and the tests that hold it."""
+
+    what: str
+    begin: str
+    name: str | None
+    further: tuple[str, ...]
+    tests: tuple[str, ...]
+
+
+def rows() -> list[Row]:
     section = PAGE.read_text(encoding="utf-8").partition("## Where do I change X")[2].partition("\n## ")[0]
-    found = [(match["what"], match["path"], match["name"]) for match in _ROW.finditer(section)]
-    lines = [line for line in section.splitlines() if line.startswith("|")]
-    assert len(found) == len(lines) - 2, "a row is written in another way"
+    found: list[Row] = []
+    for line in [line for line in section.splitlines() if line.startswith("|")][2:]:
+        what, *cells = (cell.strip() for cell in line.strip("|").split("|"))
+        begin, name, further, tests = (tuple(_CODE.findall(cell)) for cell in cells)
+        assert len(begin) == 1 and len(name) <= 1, line
+        assert all(_CODE.sub("", cell).strip() == "" for cell in cells), f"only code stands in a cell: {line}"
+        found.append(Row(what, begin[0], name[0] if name else None, further, tests))
     return found
 
 
@@ -42,18 +57,37 @@ def names(path: Path) -> set[str]:
 
 
 def test_there_are_rows() -> None:
-    assert len(rows()) > 20
+    found = rows()
+    assert len(found) > 45
+    assert len({row.what for row in found}) == len(found)
 
 
-@pytest.mark.parametrize(("what", "path", "name"), rows(), ids=[what for what, _, _ in rows()])
-def test_a_row_leads_somewhere(what: str, path: str, name: str | None) -> None:
-    place = ROOT / path
-    if name is None:
-        assert place.is_dir(), f"{what}: there is no folder {path}"
-        assert any(file.is_file() for file in place.rglob("*")), f"{what}: nothing lies in {path}"
+@pytest.mark.parametrize("row", rows(), ids=lambda row: row.what)
+def test_a_row_leads_somewhere(row: Row) -> None:
+    place = ROOT / row.begin
+    if row.name is None:
+        assert place.is_dir(), f"there is no folder {row.begin}"
+        assert any(file.is_file() for file in place.rglob("*")), f"nothing lies in {row.begin}"
     else:
-        assert place.is_file(), f"{what}: there is no file {path}"
-        assert name in names(place), f"{what}: {path} holds no {name}"
+        assert place.is_file(), f"there is no file {row.begin}"
+        assert row.name in names(place), f"{row.begin} holds no {row.name}"
+
+
+@pytest.mark.parametrize("row", rows(), ids=lambda row: row.what)
+def test_the_other_files_of_a_change_exist(row: Row) -> None:
+    assert row.tests, "no test holds it"
+    for path in (*row.further, *row.tests):
+        place = ROOT / path
+        assert place.is_dir() if path.endswith("/") else place.is_file(), f"there is no {path}"
+    assert len({row.begin, *row.further, *row.tests}) == 1 + len(row.further) + len(row.tests), "a path stands twice"
+    assert all(path.startswith(("tests/", "corpus/")) for path in row.tests)
+
+
+def test_every_folder_of_rules_and_every_schema_has_a_row() -> None:
+    named = {path.rstrip("/") for row in rows() for path in (row.begin, *row.further)}
+    folders = {f"rules/{path.name}" for path in (ROOT / "rules").iterdir() if any(path.glob("**/*.yaml"))}
+    assert {folder for folder in folders if not any(path.startswith(folder) for path in named)} == set()
+    assert {f"rules/schema/{path.name}" for path in (ROOT / "rules" / "schema").iterdir()} <= named
 
 
 @pytest.mark.parametrize("page", [CONTRIBUTING, PAGE], ids=lambda page: page.name)

@@ -9,13 +9,14 @@ from typing import Any
 import pytest
 
 from nccl_triage import diagnose
-from nccl_triage.checks.names import check_causes
+from nccl_triage.checks import placeholders
 from nccl_triage.diagnosis.case import Case, fact_names
 from nccl_triage.diagnosis.facts import software
 from nccl_triage.document.advice import remedy
 from nccl_triage.engine.schema import Fix, PlatformCommand, RuleSet
 from nccl_triage.errors import RuleError
 from nccl_triage.observations.event import Context, Event
+from nccl_triage.producers import produced_signatures
 from tests.scan_helpers import diagnose_text, scan_text
 
 CAUSE = """id: site-power
@@ -237,10 +238,10 @@ def test_placeholders_of_advice_must_exist(rules: RuleSet) -> None:
             Fix({"en": "{f:storage.enoent.pth}", "zh": ""}, {}),
         ),
     )
-    problems = check_causes(replace(rules, causes={cause.id: wrong}), fact_names(), [*cause.culprit], {})
-    said = " ".join(str(problem) for problem in problems)
-    for name in ("job.nothing", "storage.enoen'", "'pth'"):
-        assert name in said, name
+    problems = placeholders.check(replace(rules, causes={cause.id: wrong}), fact_names(), produced_signatures())
+    said = " ".join(problem.message for problem in problems)
+    for message in ("{fact:job.nothing} is no fact", "unknown signature 'storage.enoen'", "did you mean {f:path}?"):
+        assert message in said, message
 
 
 XPU = "RuntimeError: broadcast isn't implemented on backend [xpu]\n"

@@ -6,12 +6,12 @@ import json
 from pathlib import Path
 from typing import Any
 
-import jsonschema
 import pytest
 
-from nccl_triage import diagnose, resources
+from nccl_triage import diagnose
 from nccl_triage.classifier import model as models
 from nccl_triage.render import FORMATS, render
+from tests.document import fields
 
 OOM = "step 3 loss 2.1\n[rank2]: torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB.\n"
 SIGNATURE = """program: site
@@ -43,8 +43,7 @@ def document(tmp_path: Path, text: str, **more: Any) -> dict[str, Any]:
 def test_rules_that_took_part_are_named_everywhere(tmp_path: Path, rules: Path) -> None:
     found = document(tmp_path, "site power lost on node-a\n" + OOM, rules_dirs=[rules])
     assert found["foreign_rules"] == [{"path": f"{rules}/signatures/power.yaml", "ids": ["site.power"]}]
-    schema = json.loads((resources.reports_dir() / "schema" / "report.schema.json").read_text("utf-8"))
-    jsonschema.validate(json.loads(render(found, "json")), schema)
+    fields.check(json.loads(render(found, "json")))
     for form in FORMATS:
         assert "site.power" in render(found, form).decode().replace("\\", ""), form
     (line,) = [text for text in render(found, "text").decode().splitlines() if text.startswith("  other rules: ")]

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import json
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
-import jsonschema
 import pytest
 
 from nccl_triage import diagnose
@@ -15,7 +13,7 @@ from nccl_triage.history import recurrence, store
 from nccl_triage.history.incidents import Input, KeptIncident
 from nccl_triage.history.memory import Memory
 from nccl_triage.render import render
-from nccl_triage.resources import reports_dir
+from tests.document import fields
 from tests.history.made import NOW, failed
 
 OOM = "step 3 loss 2.1\n[rank2]: torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB.\n"
@@ -44,7 +42,7 @@ def document(folder: Path, text: str, earlier: list[KeptIncident], log: str = "s
             history.keep(incident)
     (folder / log).write_text(text)
     made = diagnose(folder / log, further=[Memory(path, writes=False).recall]).to_dict()
-    jsonschema.validate(made, json.loads((reports_dir() / "schema" / "report.schema.json").read_text("utf-8")))
+    fields.check(made)
     return made
 
 

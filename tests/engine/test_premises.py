@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -13,7 +12,6 @@ from nccl_triage.checks import samples
 from nccl_triage.diagnosis.conditions import Conditions
 from nccl_triage.diagnosis.weigh import supporting
 from nccl_triage.engine import load, match
-from nccl_triage.engine.match import expand
 from nccl_triage.engine.schema import RuleSet
 from nccl_triage.errors import RuleError
 from tests.scan_helpers import scan_text
@@ -109,68 +107,6 @@ def test_a_wrong_premise_is_refused(tmp_path: Path, premise: str, message: str) 
         _load(tmp_path, RULE.replace("f.size != f.size2", premise))
     assert message in str(caught.value)
     assert str(caught.value.where).endswith("site.yaml:7")
-
-
-def test_every_strong_row_that_asks_for_fields_has_a_harmless_text(rules: RuleSet) -> None:
-    """What producers (doctor, baseline) say for causes are no lines of a log, and have their own tests."""
-    missing = [
-        (cause.id, row.id)
-        for cause in rules.causes.values()
-        for row in cause.evidence
-        if row.weight in STRONG and row.where is not None and not row.harmless
-        if "/producers/" not in row.where_defined
-    ]
-    assert missing == []
-
-
-def test_every_decisive_row_on_conditions_has_a_harmless_text(rules: RuleSet) -> None:
-    """What flight recorders and the logs of kernels beside that of the job say stands in files of their own."""
-    missing = {
-        f"{cause.id}/{row.id}"
-        for cause in rules.causes.values()
-        for row in cause.evidence
-        if row.weight == "decisive" and row.when is not None and not row.harmless
-        if "/producers/" not in row.where_defined
-    }
-    assert missing == {
-        "gpu-hardware-fault/off-the-bus",
-    }
-
-
-def test_single_words_do_not_match_inside_of_identifiers(rules: RuleSet) -> None:
-    found = [
-        (signature, word[0])
-        for signature in rules.signatures.values()
-        if signature.role in ("root", "cascade")
-        for sample in signature.match_samples
-        if (word := signature.pattern.search(sample)) is not None and word[0].isidentifier()
-    ]
-    assert len(found) > 10
-    inside = [
-        (signature.id, text)
-        for signature, word in found
-        for text in (f"call_{word}", f"call{word}", f"{word}_with", f"{word}With")
-        if match.search(signature, f"in {text}(group)") is not None
-    ]
-    assert inside == []
-
-
-def test_conditions_name_all_wordings_of_a_message(rules: RuleSet) -> None:
-    """A message that was worded anew has a signature a wording: what one excludes, the other does."""
-    wordings = [{name, f"{name}_old"} for name in rules.signatures if f"{name}_old" in rules.signatures]
-    wordings.append({"nccl.sock_retries_exceeded", "nccl.sock_retry_count_exceeded"})
-    split = []
-    for condition in rules.conditions():
-        for call in ast.walk(condition.tree):
-            if isinstance(call, ast.Call) and isinstance(call.func, ast.Name) and call.func.id in ("has", "count"):
-                names = [one.value for one in call.args if isinstance(one, ast.Constant)]
-                ids = {name for pattern in names for name in expand(str(pattern), rules.kinds)}
-                split += [(condition.where, both) for both in wordings if ids & both and not both <= ids]
-    assert split == []
-
-
-def test_no_harmless_text_fires_its_row(rules: RuleSet) -> None:
-    assert [finding.show() for finding in samples.check_harmless(rules)] == []
 
 
 def _equal_values(rules: RuleSet) -> Iterator[tuple[str, str, str]]:

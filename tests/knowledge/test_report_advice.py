@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import subprocess
 import sys
 from pathlib import Path
@@ -10,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from nccl_triage.engine import load, nodes
+from nccl_triage.checks.causes import DESTRUCTIVE
+from nccl_triage.engine import nodes
 from nccl_triage.engine.read_causes import read_stages
 from nccl_triage.engine.schema import PlatformCommand, RuleSet, Step
 from nccl_triage.errors import RuleError
@@ -151,15 +151,6 @@ def test_nothing_is_read_for_a_log_without_variables() -> None:
     assert result.stdout.strip() == "[]"
 
 
-CAUSES = sorted(load.load().causes)
-#: Commands that cannot be taken back, or that hit what is not the job's own.
-DESTRUCTIVE = re.compile(
-    r"(?:^|[;&|(]|\bsudo|\bxargs)\s*(?:rm|kill|killall|pkill|reboot|shutdown|mkfs\S*|dd|scancel|truncate|modprobe|iptables|"
-    r"ip link set|systemctl (?:re)?start|systemctl stop|docker rm|ray stop|kubectl delete|nvidia-smi --gpu-reset)\b"
-    r"|>\s*/dev/(?!null)"
-)
-
-
 LOOK = PlatformCommand((("otherwise", "ls"),))
 
 
@@ -167,31 +158,10 @@ def written(command: PlatformCommand | None) -> str:
     return "\n".join(command.listed()) if command is not None else ""
 
 
-@pytest.mark.parametrize("name", CAUSES)
-def test_every_cause_has_its_stages_in_order(rules: RuleSet, name: str) -> None:
-    rows = report_advice.staged_steps(rules.causes[name])
-    whens = [row["when"] for row in rows]
-    assert whens == sorted(whens, key=["5min", "15min", "lasting"].index)
-    assert set(whens) == {"5min", "15min", "lasting"}
-    for row in rows:
-        assert row["what"]
-        assert any("\u4e00" <= char <= "\u9fff" for char in row["what_zh"])
-        assert row["urgency"] in ("high", "medium", "low")
-
-
-@pytest.mark.parametrize("name", CAUSES)
-def test_nothing_of_the_first_five_minutes_destroys_anything(rules: RuleSet, name: str) -> None:
-    for row in report_advice.staged_steps(rules.causes[name]):
-        if row["when"] == "5min":
-            assert not DESTRUCTIVE.search(written(row["command"])), row["command"]
-
-
-@pytest.mark.parametrize("name", CAUSES)
-def test_evidence_is_saved_before_anything_is_restarted(rules: RuleSet, name: str) -> None:
-    shown = [row["what"].lower() for row in report_advice.staged_steps(rules.causes[name]) if row["when"] == "5min"]
-    restart = next((at for at, text in enumerate(shown) if "get the job going again" in text), None)
-    if restart is not None and name not in ("job-preempted", "terminal-hangup"):
-        assert any("save" in text for text in shown[:restart])
+def test_steps_come_in_the_order_of_their_stages(rules: RuleSet) -> None:
+    for cause in rules.causes.values():
+        whens = [row["when"] for row in report_advice.staged_steps(cause)]
+        assert list(dict.fromkeys(whens)) == ["5min", "15min", "lasting"]
 
 
 def test_hangs_are_looked_into_while_they_last(rules: RuleSet) -> None:
@@ -209,10 +179,6 @@ def test_hangs_are_looked_into_while_they_last(rules: RuleSet) -> None:
 def test_what_counts_as_destructive(command: str) -> None:
     assert DESTRUCTIVE.search(command)
     assert not DESTRUCTIVE.search(f"grep '{command.split()[0]}' LOG  # {command.split()[0]}")
-
-
-def test_no_shared_step_destroys_anything() -> None:
-    assert [step.id for step in catalogue.steps().values() if DESTRUCTIVE.search(written(step.command))] == []
 
 
 def test_a_step_of_its_own_and_a_shared_one(rules: RuleSet) -> None:

@@ -12,7 +12,7 @@ from nccl_triage.engine.schema import RuleSet
 from nccl_triage.observations.event import Event
 from nccl_triage.observations.store import Observations
 from nccl_triage.steps import PRODUCES, observe
-from tests.scan_helpers import scan_text
+from tests.scan_helpers import scan_text, undeclared
 
 TIMEOUT = (
     "[rank{rank}]:[E603 14:50:00.000000000 ProcessGroupNCCL.cpp:632] [Rank {rank}] Watchdog caught collective operation "
@@ -41,7 +41,9 @@ def found(rules: RuleSet, *texts: str) -> list[Event]:
     total = Observations()
     for number, text in enumerate(texts):
         total.absorb(scan_text(text, rules, path=f"log{number}" if number else "log"))
-    return observe(total).all_events()
+    events = observe(total).all_events()
+    assert undeclared(events) == []
+    return events
 
 
 def brief(events: list[Event]) -> list[tuple[str, str | None, str | None]]:

@@ -10,7 +10,6 @@ from typing import Any
 
 import pytest
 
-from nccl_triage import resources
 from nccl_triage.api import diagnose
 from nccl_triage.engine.schema import RuleSet
 from nccl_triage.errors import UsageError
@@ -23,6 +22,7 @@ from nccl_triage.verify.means import Means
 from nccl_triage.verify.plan import PlanOptions
 from nccl_triage.verify.question import Question, SuspectedCause
 from nccl_triage.verify.trials import Session
+from tests.document import fields
 from tests.verify.gloo_cluster import Gloo
 from tests.verify.simulated import Launcher, Script, Started, World, always, failing, healthy, hosts, leave, reach
 
@@ -308,8 +308,6 @@ def test_what_no_collective_shows_starts_nothing(rules: RuleSet, tmp_path: Path)
 
 def test_a_document_takes_it_all(rules: RuleSet, tmp_path: Path) -> None:
     """What a session came to is plain data of the published shape."""
-    import jsonschema
-
     log = tmp_path / "job.log"
     log.write_text(
         "[W302 10:30:00 socket.cpp:1] [c10d] The server socket has failed to bind to [::]:29500 (errno: 98 - Address "
@@ -320,8 +318,7 @@ def test_a_document_takes_it_all(rules: RuleSet, tmp_path: Path) -> None:
     world.behave = lambda started: unless(started.spec["store"]["port"] == 29500, started)
     report = conduct(world, rules, tmp_path, "port-in-use", port=29500)
     changed = json.loads(json.dumps(feedback.apply(document, report)))
-    schema = json.loads((resources.reports_dir() / "schema" / "report.schema.json").read_text())
-    jsonschema.validate(changed, schema)
+    fields.check(changed)
     told = changed["diagnoses"][0]["verification"]
     assert told["outcome"] == "confirmed"
     assert [run["outcome"] for run in told["runs"][:2]] == ["error", "error"]

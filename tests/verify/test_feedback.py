@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import copy
-import json
 from pathlib import Path
 from typing import Any
 
-import jsonschema
 import pytest
 
-from nccl_triage import resources
 from nccl_triage.api import diagnose
 from nccl_triage.diagnosis.verdict import STATUS
 from nccl_triage.diagnosis.weigh import VOTE_ID
@@ -23,6 +20,7 @@ from nccl_triage.verify.judge import ExperimentOutcome, Report
 from nccl_triage.verify.means import Means
 from nccl_triage.verify.plan import Plan, Planned, PlanOptions
 from nccl_triage.verify.question import Question, SuspectedCause
+from tests.document import fields
 
 ROWS = {row.id: row for row in table()}
 CONFIRMED = ROWS["fails-and-treatment-passes"]
@@ -211,12 +209,10 @@ def test_every_row_on_a_real_document(tmp_path: Path, rules: RuleSet) -> None:
         "already in use).\n"
     )
     before = diagnose([str(log)], rules=rules, model=None).to_dict()
-    schema = json.loads((resources.reports_dir() / "schema" / "report.schema.json").read_text())
-    validator = jsonschema.validators.validator_for(schema)(schema)
     for row in table():
         after = feedback.apply(before, report(rules, port_in_use=row))
         told = of(after, "port-in-use")["verification"]
         assert (told["outcome"], told["decided_by"]) == (row.outcome, row.id)
-        validator.validate(json.loads(json.dumps(after)))
+        fields.check(after)
         for name in ("text", "html") if row in (CONFIRMED, REFUTED) else ("text",):
             assert row.says["en"].encode() in render(after, name, lang="en", color=False, width=None, verbose=0)

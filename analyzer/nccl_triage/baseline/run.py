@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from itertools import islice
 
 from nccl_triage.baseline import messages, pace, setup
-from nccl_triage.baseline.run_difference import RunDifference
+from nccl_triage.baseline.run_difference import MAX_NAMED, RunDifference
 from nccl_triage.baseline.setup import first_event
 from nccl_triage.diagnosis.case import Case
 from nccl_triage.diagnosis.verdict import decide
@@ -24,8 +24,6 @@ COMPARISONS: tuple[Callable[[Case, Case], Iterator[RunDifference]], ...] = (
 _FEW = 3
 #: Differences of one subject: whoever prints more variables than that does not print them to be read.
 MAX_DIFFERENCES = 400
-#: Logs of the good run that are named.
-MAX_NAMED = 4
 
 
 def against(good: Observations, rules: RuleSet) -> Callable[[Observations], Observations]:

@@ -7,23 +7,57 @@ from dataclasses import dataclass, field
 from nccl_triage.observations.event import Context, Event
 from nccl_triage.observations.kinds import Produced
 
-#: Signature -> kind and meaning of its events, those that say most first.
+#: Paths of the good run's logs that are named.
+MAX_NAMED = 4
+#: Fields of every difference, those of one that has a value in both runs, and those of one that a line of the good run tells.
+_EVERY = ("name", "change")
+_BOTH, _PLACE = (*_EVERY, "good", "bad"), ("good_path", "good_line")
+#: Signature -> kind, meaning and fields of its events, those that say most first.
 PRODUCES: dict[str, Produced] = {
-    "baseline.compared": Produced("recall", "The run was compared with a good one."),
-    "baseline.divergence": Produced("recall", "The first line without a counterpart in the good run, and its stage."),
+    "baseline.compared": Produced(
+        "recall",
+        "The run was compared with a good one.",
+        ("state", "verdict", "logs"),
+        ("cause", *(f"good_{number}" for number in range(MAX_NAMED))),
+    ),
+    "baseline.divergence": Produced(
+        "recall",
+        "The first line without a counterpart in the good run, and its stage.",
+        (*_EVERY, "bad"),
+        ("good", *_PLACE),
+    ),
     "baseline.variable": Produced(
-        "recall", "An environment variable that the good run did not have, or had with another value."
+        "recall",
+        "An environment variable that the good run did not have, or had with another value.",
+        _EVERY,
+        ("good", "bad", *_PLACE),
     ),
-    "baseline.version": Produced("recall", "A different version than in the good run."),
-    "baseline.interface": Produced("recall", "Different network interfaces or adapters than in the good run."),
-    "baseline.transport": Produced("recall", "Ranks use a different transport than in the good run."),
-    "baseline.world": Produced("recall", "A different number of ranks, hosts or ranks per host than in the good run."),
+    "baseline.version": Produced("recall", "A different version than in the good run.", _BOTH, _PLACE),
+    "baseline.interface": Produced(
+        "recall", "Different network interfaces or adapters than in the good run.", _BOTH, _PLACE
+    ),
+    "baseline.transport": Produced(
+        "recall",
+        "Ranks use a different transport than in the good run.",
+        (*_BOTH, "pairs", "first_pair"),
+        _PLACE,
+    ),
+    "baseline.world": Produced(
+        "recall", "A different number of ranks, hosts or ranks per host than in the good run.", _BOTH, _PLACE
+    ),
     "baseline.topology": Produced(
-        "recall", "NCCL found a different topology than in the good run: channels, multicast, direct memory access."
+        "recall",
+        "NCCL found a different topology than in the good run: channels, multicast, direct memory access.",
+        _BOTH,
+        _PLACE,
     ),
-    "baseline.algorithm": Produced("recall", "NCCL chose an algorithm or a protocol that the good run did not use."),
-    "baseline.pace": Produced("recall", "Steps are slower than in the good run."),
-    "baseline.message": Produced("recall", "A warning or an error that the good run never printed."),
+    "baseline.algorithm": Produced(
+        "recall", "NCCL chose an algorithm or a protocol that the good run did not use.", _BOTH, _PLACE
+    ),
+    "baseline.pace": Produced("recall", "Steps are slower than in the good run.", (*_BOTH, "ratio"), _PLACE),
+    "baseline.message": Produced(
+        "recall", "A warning or an error that the good run never printed.", (*_EVERY, "bad", "when"), _PLACE
+    ),
 }
 #: Characters of a value.
 MAX_VALUE = 200

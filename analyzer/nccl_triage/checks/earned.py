@@ -80,7 +80,9 @@ def check(
         gathered = piece.id.rpartition("/")[2] in MESSAGES  # a catalogue: kind and sample of each message are enough
         if piece.kind == "rows" and not gathered and claimed == (piece.status == "experimental"):
             wrong = (
-                "is earned and says 'experimental'" if claimed else f"is in no {FILE} and does not say 'experimental'"
+                "is earned and says 'experimental'"
+                if claimed
+                else f"is in no {FILE}: write 'status: experimental' until two incidents have shown it"
             )
             findings.append(RuleProblem("error", piece.where, piece.id, wrong))
     for kind, ids in earned.items():

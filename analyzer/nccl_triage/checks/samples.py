@@ -128,14 +128,28 @@ def _anchored(signature: Signature, line: str, message: str) -> bool:
 
 
 def _traps(signature: Signature) -> list[str]:
-    """Find short unanchored words joined by wildcards, and wildcards inside repeated groups."""
+    """Find short unanchored words joined by wildcards, wildcards inside repeated groups, and words inside identifiers."""
     source = signature.pattern.source
     found: list[str] = []
     for left, right in re.findall(r"([A-Za-z]{2,5})\.\*\??([A-Za-z]{2,5})(?![\w])", source):
         if not re.search(rf"\\b{re.escape(left)}|{re.escape(right)}\\b", source):
             found.append(f"{left!r} and {right!r} joined by '.*' can match inside other words; add \\b or context")
     slow = repeats_inside(source)
-    return [*found, slow] if slow else found
+    return [*found, *([slow] if slow else []), *_words_inside(signature)]
+
+
+def _words_inside(signature: Signature) -> list[str]:
+    """Find the single words of a failure that also match inside of an identifier."""
+    if signature.role not in ("root", "cascade"):
+        return []
+    words = {found[0] for sample in signature.match_samples if (found := signature.pattern.search(sample)) is not None}
+    return [
+        f"the word {word!r} is also found in {text!r}; add \\b"
+        for word in sorted(words)
+        if word.isidentifier()
+        for text in (f"call_{word}", f"call{word}", f"{word}_with", f"{word}With")
+        if match.search(signature, f"in {text}(group)") is not None
+    ]
 
 
 def check_traps(rules: RuleSet) -> list[RuleProblem]:

@@ -118,6 +118,7 @@ def test(
     """
     from nccl_triage.checks.samples import check_harmless
     from nccl_triage.engine import load
+    from nccl_triage.evaluation import checkout
     from nccl_triage.evaluation.suite import check_all
 
     try:
@@ -125,7 +126,7 @@ def test(
     except RuleError as error:
         click.echo("\n".join(map(language.harmless, error.lines(language.current()))))
         ctx.exit(1)
-    findings = [*check_all(rules, healthy, corpora), *check_harmless(rules)]
+    findings = [*check_all(rules, healthy, corpora), *check_harmless(rules), *checkout.check(rules, checkout.find())]
     for finding in findings:
         click.echo("\n".join(map(language.harmless, finding.show().split("\n"))))
     errors_ = sum(finding.severity == "error" for finding in findings)

@@ -1,8 +1,8 @@
 """Fill the placeholders in texts and commands of rules with values from the log.
 
 Texts contain ``{fact:NAME}``, ``{f:FIELD}`` (of the evidence), ``{f:SIGNATURE.FIELD}`` (of any line), ``{rank}``,
-``{host}``, ``{count}`` and ``{meaning}``. Commands also contain
-words in capitals such as HOST, GPU_INDEX and PEER_ADDRESS. Users copy commands into a shell, and the log is untrusted, so
+``{host}``, ``{count}`` and ``{meaning}``. A part of a text in square brackets is left out if a placeholder in it has no
+value; elsewhere such a placeholder becomes "unknown". Commands also contain words in capitals such as HOST, GPU_INDEX and PEER_ADDRESS. Users copy commands into a shell, and the log is untrusted, so
 only plain names replace these words. A word remains if several names fit.
 """
 
@@ -19,7 +19,7 @@ from nccl_triage.diagnosis.case import Case
 from nccl_triage.diagnosis.culprit_base import Culprit
 from nccl_triage.diagnosis.facts import software
 from nccl_triage.diagnosis.scheduler_names import node_of_pod, scheduler_name
-from nccl_triage.engine.schema import PLACEHOLDER
+from nccl_triage.engine.schema import PLACEHOLDER, text_parts
 from nccl_triage.lazy_regex import lazily
 from nccl_triage.observations.event import Event
 from nccl_triage.redaction.secrets import mask_text
@@ -84,11 +84,16 @@ def fill(text: str, case: Case, events: Sequence[Event], language: str) -> str:
         shown = _UNKNOWN[language] if value is None else _show(value)
         return shown if match["plural"] is None else f"{'' if shown.isdigit() else 's'} {shown}"
 
-    return _WITH_PLURAL.sub(replace, text)
+    kept = (part for part, optional in text_parts(text) if not optional or _has_values(part, case, events))
+    return "".join(_WITH_PLURAL.sub(replace, part) for part in kept)
 
 
 def tells(text: str, case: Case, events: Sequence[Event]) -> bool:
-    """Tell whether the log has a value for every placeholder of a text or command."""
+    """Tell whether the log has a value for every placeholder that a text cannot leave out."""
+    return all(optional or _has_values(part, case, events) for part, optional in text_parts(text))
+
+
+def _has_values(text: str, case: Case, events: Sequence[Event]) -> bool:
     return all(_value(match, case, events) is not None for match in PLACEHOLDER.finditer(text))
 
 
@@ -97,7 +102,7 @@ def fill_command(command: str, case: Case, events: Sequence[Event] = ()) -> str 
 
     The shell never runs text of a log.
     """
-    if not tells(command, case, events):
+    if not _has_values(command, case, events):
         return None
     return PLACEHOLDER.sub(lambda match: shlex.quote(_show(_value(match, case, events))), command)
 

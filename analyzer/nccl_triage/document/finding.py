@@ -31,12 +31,8 @@ from nccl_triage.document.line_values import (
     process_on,
     spaced,
 )
-from nccl_triage.engine.schema import PLACEHOLDER, Headline
-from nccl_triage.lazy_regex import lazily
+from nccl_triage.engine.schema import PLACEHOLDER, Headline, text_parts
 from nccl_triage.observations.event import Event
-
-#: A part of a template that may be left out.
-_OPTIONAL = lazily(r"\[(?P<part>[^\[\]{}]*\{[^\[\]]*)\]")
 
 
 def who(culprits: Sequence[Culprit], language: str) -> str:
@@ -123,13 +119,8 @@ def _fill(text: str, language: str, event: Event | None, best: Candidate, case: 
         return None if missing else whole
 
     # Optional parts are filled apart, so that brackets in a value of the log mean nothing.
-    parts: list[str | None] = []
-    end = 0
-    for found in _OPTIONAL.finditer(text):
-        parts += [filled(text[end : found.start()]), filled(found["part"]) or ""]
-        end = found.end()
-    parts.append(filled(text[end:]))
-    return None if None in parts else "".join(part for part in parts if part)
+    told = [filled(part) if not optional else filled(part) or "" for part, optional in text_parts(text)]
+    return None if None in told else "".join(part for part in told if part)
 
 
 def _value(

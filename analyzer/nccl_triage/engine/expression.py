@@ -56,12 +56,13 @@ _NO_VALUE = (Missing, TypeError, ValueError, ZeroDivisionError, OverflowError, A
 class Expression:
     """A checked expression: its source text, and its syntax tree, which is made on first use: a run needs few of them."""
 
-    __slots__ = ("_tree", "source", "where")
+    __slots__ = ("_calls", "_tree", "source", "where")
 
     def __init__(self, source: str, where: str) -> None:
         self.source = source
         self.where = where
         self._tree: ast.expr | None = None
+        self._calls: dict[str, list[list[str]]] | None = None
 
     @property
     def tree(self) -> ast.expr:
@@ -85,15 +86,20 @@ class Expression:
         """Return the names of the fields of the current event that the expression uses."""
         return {node.attr for node in ast.walk(self.tree) if isinstance(node, ast.Attribute)}
 
+    def calls(self, function: str) -> list[list[str]]:
+        """Return the constant text arguments of each call of ``function``."""
+        if self._calls is None:
+            self._calls = {}
+            for node in ast.walk(self.tree):
+                if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
+                    values = [one.value for one in node.args if isinstance(one, ast.Constant)]
+                    texts = [value for value in values if isinstance(value, str)]
+                    self._calls.setdefault(node.func.id, []).append(texts)
+        return self._calls.get(function, [])
+
     def literals(self, function: str) -> list[str]:
-        """Return the constant text arguments of every call of ``function``."""
-        return [
-            argument.value
-            for node in ast.walk(self.tree)
-            if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == function
-            for argument in node.args
-            if isinstance(argument, ast.Constant) and isinstance(argument.value, str)
-        ]
+        """Return the constant text arguments of all calls of ``function``."""
+        return [text for texts in self.calls(function) for text in texts]
 
 
 def _is_number(value: object) -> bool:

@@ -13,6 +13,7 @@ from functools import cache
 
 from nccl_triage.engine.expression import Evaluator
 from nccl_triage.engine.functions import VALUE_FUNCTIONS
+from nccl_triage.engine.regex_analysis import plain_name
 from nccl_triage.engine.schema import Signature
 from nccl_triage.lazy_regex import lazily
 from nccl_triage.observations.kinds import KINDS
@@ -37,7 +38,7 @@ def search(signature: Signature, text: str) -> dict[str, str] | None:
     groups = found.groupdict()
     fields = {name: value for name, value in groups.items() if value is not None}
     for name in [name for name in fields if name.endswith(_ALTERNATIVES)]:
-        plain = name.removesuffix("_old").rstrip("23")
+        plain = plain_name(name)
         if plain in groups and plain not in fields:
             fields[plain] = fields[name]
     if signature.premise is not None and not _PREMISES.value(signature.premise, fields):

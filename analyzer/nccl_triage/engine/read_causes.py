@@ -95,6 +95,7 @@ def read_fix(node: Node, user: bool) -> Fix:
         when=optional_condition(part, "when"),
         otherwise="otherwise" in part and part["otherwise"].flag(),
         references=text_list(part, "references"),
+        where=node.where,
     )
 
 
@@ -107,6 +108,7 @@ def _next_check(node: Node, user: bool) -> NextCheck:
         if_no=bilingual(part["if_no"], user),
         rivals=text_list(part, "rivals"),
         when=optional_condition(part, "when"),
+        where=node.where,
     )
 
 
@@ -172,6 +174,7 @@ def _step(node: Node) -> Step:
         urgency=part["urgency"].choice(URGENCIES) if "urgency" in part else None,
         use=part["use"].text() if "use" in part else None,
         when=optional_condition(part, "when"),
+        where=node.where,
     )
 
 
@@ -241,7 +244,7 @@ def read_cause(root: Node, user: bool) -> Cause:
         host_wide=flag(part, "host_wide"),
         catch_all=flag(part, "catch_all"),
         headlines=headlines,
-        places={name: part[name].where for name in ("culprit", "explains", "next_check") if name in part},
+        places={name: node.where for name, node in part.items()},
     )
 
 

@@ -1,4 +1,4 @@
-"""What the parse tree of a regular expression tells: the literals that every match contains, and whether digits matter.
+"""What the parse tree of a regular expression tells: the literals and groups of every match, and whether digits matter.
 
 The scan searches for the literals with a multi-pattern matcher and runs the expression only on lines that contain one.
 It counts lines that differ only in digits together, unless an expression distinguishes some digits from others.
@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 import string
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from functools import lru_cache
 from typing import Any, NamedTuple
 
@@ -139,6 +139,39 @@ def required_literals(pattern: str) -> Anchors | None:
     if caseless:
         return Anchors(frozenset(text.lower() for text in found), caseless=True)
     return Anchors(frozenset(found))
+
+
+@lru_cache(maxsize=4096)
+def groups(pattern: str) -> tuple[frozenset[str], frozenset[str]]:
+    """Return the names of the groups of a pattern: of all, and of those that take part in every match.
+
+    ``peer2``, ``peer3`` and ``peer_old`` count as ``peer`` too: they are its other wordings.
+    """
+    tree = PARSER.parse(pattern)
+    names = {number: {name, plain_name(name)} for name, number in tree.state.groupdict.items()}
+    return frozenset().union(*names.values()), frozenset(_certain(tree, names))
+
+
+def plain_name(group: str) -> str:
+    """Return the name of the group of which one is another wording."""
+    return group.removesuffix("_old").rstrip("23")
+
+
+def _certain(items: Iterable[tuple[Any, Any]], names: Mapping[int, set[str]]) -> set[str]:
+    """Return the names of the groups that take part in every match of a sequence."""
+    found: set[str] = set()
+    for op, argument in items:
+        if op is CONSTANTS.SUBPATTERN:
+            found |= names.get(argument[0], set()) | _certain(argument[3], names)
+        elif op in _REPEATS and argument[0] > 0:
+            found |= _certain(argument[2], names)
+        elif op is CONSTANTS.BRANCH:
+            found |= set.intersection(*(_certain(branch, names) for branch in argument[1]))
+        elif op is getattr(CONSTANTS, "ATOMIC_GROUP", None):
+            found |= _certain(argument, names)
+        elif op is CONSTANTS.ASSERT:
+            found |= _certain(argument[1], names)
+    return found
 
 
 @lru_cache(maxsize=4096)

@@ -34,13 +34,34 @@ OTHERWISE = "otherwise"
 #: What a log shows, named in a text: ``{fact:NAME}``, ``{f:FIELD}``, ``{rank}``, ``{host}``, ``{count}``.
 PLACEHOLDER = lazily(r"\{(?P<kind>fact:|f:|version:|env:)?(?P<name>[A-Za-z_][\w.-]*)\}")
 
+#: A part of a text in square brackets, which is left out if a placeholder in it has no value.
+_OPTIONAL = lazily(r"\[(?P<part>[^\[\]{}]*\{[^\[\]]*)\]")
+
+#: The fields that a line with a number of ``rules/codes`` gets from the row of the number.
+CODE_FIELDS = ("code_name", "code_kind", "code_severity", "code_action", "code_action_zh")
+
 #: A text by language.
 Text = dict[str, str]
 
 
+def text_parts(text: str) -> Iterator[tuple[str, bool]]:
+    """Yield the parts of a text in order, each with whether it is optional; optional parts come without their brackets."""
+    end = 0
+    for found in _OPTIONAL.finditer(text):
+        yield text[end : found.start()], False
+        yield found["part"], True
+        end = found.end()
+    yield text[end:], False
+
+
 def with_named_placeholders(text: str) -> str:
-    """Return a text with its placeholders shown as names, for catalogues that have no log."""
+    """Return a command with its placeholders shown as names, for catalogues that have no log."""
     return PLACEHOLDER.sub(lambda match: f"<{match['name']}>", text)
+
+
+def in_catalogue(text: str) -> str:
+    """Return a text with its optional parts and its placeholders shown as names, for catalogues that have no log."""
+    return with_named_placeholders("".join(part for part, _ in text_parts(text)))
 
 
 class CulpritFields(NamedTuple):
@@ -141,6 +162,7 @@ class Fix(NamedTuple):
     #: Only where no other fix of the cause fits.
     otherwise: bool = False
     references: tuple[str, ...] = ()
+    where: str = ""
 
 
 class Support(NamedTuple):
@@ -173,6 +195,7 @@ class NextCheck(NamedTuple):
     if_no: Text
     rivals: tuple[str, ...] = ()
     when: Expression | None = None
+    where: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -223,6 +246,7 @@ class Step(NamedTuple):
     urgency: str | None = None
     use: str | None = None
     when: Expression | None = None
+    where: str = ""
 
 
 class Headline(NamedTuple):

@@ -3,26 +3,38 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cache
 from pathlib import Path
 from typing import Literal
 
+from nccl_triage import resources
 from nccl_triage.api import diagnose
-from nccl_triage.checks import earned, knowledge, names, samples, story
+from nccl_triage.checks import causes, commands, earned, knowledge, names, placeholders, samples, story
 from nccl_triage.checks.problem import RuleProblem
 from nccl_triage.diagnosis.case import fact_names
 from nccl_triage.diagnosis.culprit import METHODS, ways
 from nccl_triage.engine.schema import RuleSet, Signature
 from nccl_triage.evaluation import cases
 from nccl_triage.evaluation.run import outcome_of
+from nccl_triage.lazy_regex import lazily
 from nccl_triage.producers import produced_signatures
+from nccl_triage.verify.assess import OWN_LOG
+from nccl_triage.verify.decide import cause_table
+
+#: A signature, a kind or a glob in the code.
+_NAME = lazily(r"[\"']([a-z][\w-]*(?:\.[\w*?-]+)+)[\"']")
 
 
 def check_all(rules: RuleSet, healthy: Sequence[Path] = (), corpora: Sequence[Path] = ()) -> list[RuleProblem]:
     """Return the findings of all checks over the rules, over healthy logs and over labelled cases."""
     findings = [*samples.check_samples(rules), *samples.check_traps(rules)]
     findings += names.check_causes(rules, fact_names(), ways(), produced_signatures())
+    findings += names.check_signatures(rules, produced_signatures(), _in_code())
     findings += names.check_missing_evidence(rules, fact_names(), produced_signatures())
     findings += names.check_terms(rules, fact_names(), produced_signatures())
+    findings += placeholders.check(rules, fact_names(), produced_signatures())
+    findings += causes.check(rules, {*cause_table(), OWN_LOG})
+    findings += commands.check(rules)
     findings += samples.check_activities(rules)
     findings += samples.check_series(rules)
     findings += knowledge.check(rules)
@@ -33,6 +45,13 @@ def check_all(rules: RuleSet, healthy: Sequence[Path] = (), corpora: Sequence[Pa
     for folder in corpora:
         findings += check_corpus(rules, folder)
     return findings
+
+
+@cache
+def _in_code() -> frozenset[str] | None:
+    """Return the texts in the code of diagnosis and document that look like signatures; None without its source."""
+    sources = [text for folder in ("diagnosis", "document") for text in resources.sources(folder)]
+    return frozenset(name for text in sources for name in _NAME.findall(text)) if sources else None
 
 
 def pieces(rules: RuleSet) -> list[earned.Piece]:

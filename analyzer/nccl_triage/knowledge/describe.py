@@ -10,7 +10,16 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from nccl_triage.engine.match import stands_for
-from nccl_triage.engine.schema import Cause, Evidence, Fix, PlatformCommand, RuleSet, Signature, with_named_placeholders
+from nccl_triage.engine.schema import (
+    Cause,
+    Evidence,
+    Fix,
+    PlatformCommand,
+    RuleSet,
+    Signature,
+    in_catalogue,
+    with_named_placeholders,
+)
 from nccl_triage.knowledge import catalogue, lookup
 from nccl_triage.knowledge.entries import Advice, Code, CodeTable, Data, Problem, Symptom, Text, Variable, pair
 from nccl_triage.knowledge.judge import describe_values, judge_variable, program_of
@@ -149,7 +158,7 @@ def problem(item: Problem, rules: RuleSet) -> Data:
 
 def _plain(name: str, text: Text) -> Data:
     """Return a text of a rule with its placeholders shown as names."""
-    return pair(name, {language: with_named_placeholders(value).strip() for language, value in text.items()})
+    return pair(name, {language: in_catalogue(value).strip() for language, value in text.items()})
 
 
 def _evidence(item: Evidence) -> Data:
@@ -157,9 +166,7 @@ def _evidence(item: Evidence) -> Data:
 
 
 def _fix(fix: Fix) -> Data:
-    caution = (
-        {language: with_named_placeholders(text) for language, text in fix.caution.items()} if fix.caution else None
-    )
+    caution = {language: in_catalogue(text) for language, text in fix.caution.items()} if fix.caution else None
     return {
         **_plain("title", fix.title),
         "commands": [with_named_placeholders(text) for command in fix.commands for text in command.listed()],

@@ -101,7 +101,12 @@ KINDS: dict[str, str] = {
 
 
 class Produced(NamedTuple):
-    """What a producer of events declares of a signature that is no pattern of a line."""
+    """What a producer of events declares of a signature that is no pattern of a line.
+
+    ``fields`` are those of every event, ``sometimes`` those that only some have: texts and conditions of rules name them.
+    """
 
     kind: str
     meaning: str
+    fields: tuple[str, ...] = ()
+    sometimes: tuple[str, ...] = ()

@@ -20,7 +20,10 @@ from nccl_triage.observations.kinds import Produced
 COUNTER = "training.counter"
 PRODUCES = {
     COUNTER: Produced(
-        "step", "A number behind a word such as step or epoch, which rises from line to line near the end of a log."
+        "step",
+        "A number behind a word such as step or epoch, which rises from line to line near the end of a log.",
+        ("name", "step"),
+        ("total",),
     )
 }
 #: Lines at the end of a source that are looked at, and characters of each.

@@ -47,6 +47,8 @@ class ElasticReportParser:
             "process.exit",
             "One worker of torchelastic's failure report: rank, host, exit code, whether it was "
             "the first failure that this node's agent observed.",
+            ("root", "exitcode"),
+            ("pid", "signal", "rank", "local_rank", "host", "traceback"),
         )
     }
     OPENERS: ClassVar[tuple[str, ...]] = (

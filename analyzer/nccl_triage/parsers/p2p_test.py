@@ -39,6 +39,7 @@ class P2pTestParser:
             "measurement",
             "CUDA's p2pBandwidthLatencyTest: between two GPUs direct transfers are far slower than "
             "copies through the host's memory.",
+            ("gpu", "peer", "value", "without"),
         )
     }
     OPENERS: ClassVar[tuple[str, ...]] = ("P2P=Disabled Bandwidth", "P2P=Enabled Bandwidth")

@@ -124,7 +124,10 @@ class StackParser:
 
     PRODUCES: ClassVar[dict[str, Produced]] = {
         SIGNATURE: Produced(
-            "exception.frame", "Where a process stands: the stack of its main thread, dumped from outside or by itself."
+            "exception.frame",
+            "Where a process stands: the stack of its main thread, dumped from outside or by itself.",
+            ("tool", "frames", "threads"),
+            ("command", "thread", "state", "cut"),
         )
     }
     OPENERS: ClassVar[tuple[str, ...]] = (

@@ -105,7 +105,22 @@ class TracebackParser:
 
     PRODUCES: ClassVar[dict[str, Produced]] = {
         TRACEBACK: Produced(
-            "exception", "A Python traceback, assembled; type and message are those of its first exception."
+            "exception",
+            "A Python traceback, assembled; type and message are those of its first exception.",
+            ("type", "qualified_type", "message", "last_type", "last_message", "chain", "user_frames", "block"),
+            (
+                "file",
+                "file_line",
+                "function",
+                "raised_in",
+                "packages",
+                "loading",
+                "collective",
+                "task",
+                "fate",
+                "relayed",
+                "below",
+            ),
         )
     }
     OPENERS: ClassVar[tuple[str, ...]] = (

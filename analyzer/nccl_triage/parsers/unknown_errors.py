@@ -15,7 +15,9 @@ from nccl_triage.parsers.templates import template
 SALIENT = "line.salient"
 PRODUCES = {
     SALIENT: Produced(
-        "salient", "A line that sounds like trouble and that no signature knows; its template is in the field."
+        "salient",
+        "A line that sounds like trouble and that no signature knows; its template is in the field.",
+        ("template",),
     )
 }
 #: What the prefilter looks for: one of these stands in every salient line.

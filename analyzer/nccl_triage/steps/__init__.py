@@ -17,23 +17,35 @@ from nccl_triage.steps import anomalies
 from nccl_triage.steps.anomalies import Anomaly
 from nccl_triage.steps.metric_series import JobMetrics
 
-#: Signature -> kind and meaning of its events.
+#: Fields of every event, those of one that compares a value with the usual one, and those that only some have.
+_FIELDS, _COMPARED, _SOMETIMES = ("metric", "value", "over", "lasts"), ("usual", "ratio"), ("step", "derived")
+
+
+def _produced(kind: str, meaning: str, *compared: str) -> Produced:
+    return Produced(kind, meaning, (*_FIELDS, *compared), _SOMETIMES)
+
+
+#: Signature -> kind, meaning and fields of its events.
 PRODUCES: dict[str, Produced] = {
-    "steps.slow_rank": Produced("measurement", "A rank whose steps repeatedly take longer than its peers'."),
-    "steps.slow_down": Produced(
-        "measurement", "The last steps before the failure took several times as long as usual."
+    "steps.slow_rank": _produced(
+        "measurement", "A rank whose steps repeatedly take longer than its peers'.", *_COMPARED
     ),
-    "steps.throughput_drop": Produced(
-        "measurement", "Throughput of the last steps before the failure was a fraction of the usual."
+    "steps.slow_down": _produced(
+        "measurement", "The last steps before the failure took several times as long as usual.", *_COMPARED
     ),
-    "steps.loss_spike": Produced(
-        "numbers.bad", "Loss or gradient norm rose far above its usual value and stayed there until the failure."
+    "steps.throughput_drop": _produced(
+        "measurement", "Throughput of the last steps before the failure was a fraction of the usual.", *_COMPARED
     ),
-    "steps.loss_lost": Produced(
+    "steps.loss_spike": _produced(
+        "numbers.bad",
+        "Loss or gradient norm rose far above its usual value and stayed there until the failure.",
+        *_COMPARED,
+    ),
+    "steps.loss_lost": _produced(
         "numbers.bad",
         "Loss or gradient norm was NaN or infinite from some step to the end of the log, without a failure.",
     ),
-    "steps.loss_not_finite": Produced("numbers.bad", "Loss or gradient norm was NaN or infinite until the failure."),
+    "steps.loss_not_finite": _produced("numbers.bad", "Loss or gradient norm was NaN or infinite until the failure."),
 }
 #: Events made of one kind at most.
 MAX_EVENTS = 8

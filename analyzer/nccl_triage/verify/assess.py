@@ -130,6 +130,8 @@ def never_entered(view: AssessedRun) -> RunFinding | None:
     )
 
 
+#: Kind of a finding that is what the ranks' own logs say, whichever cause that is.
+OWN_LOG = "own-log"
 #: Kinds of findings about paths that work badly.
 POOR = frozenset({"path-lossy", "path-delayed"})
 
@@ -213,7 +215,7 @@ def own_root_error(view: AssessedRun) -> RunFinding | None:
     says = f"the ranks' own log points to {own.cause}: {own.line}"
     return RunFinding(
         own.cause,
-        "own-log",
+        OWN_LOG,
         {"en": says, "zh": f"各 rank 自身日志指向 {own.cause}：{own.line}"},
         view.slots(ranks),
         view.hosts(ranks) or own.hosts,
