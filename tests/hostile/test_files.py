@@ -11,8 +11,8 @@ import pytest
 
 from nccl_triage import diagnose
 from nccl_triage.errors import InputError
-from nccl_triage.ingest.sources import find_sources
 from tests.hostile.trials import ERROR, failing
+from tests.prefix_reading import find_sources
 
 LOG = b"".join(failing(3))
 
