@@ -56,9 +56,9 @@ def _wrong(row: Layout, reader: LayoutReader) -> Iterator[tuple[str, str]]:
         for name in sorted({*found, *sample.gives}):
             if found.get(name) != sample.gives.get(name):
                 yield f"{name} of its sample is {found.get(name, 'not set')}", sample.path
-    for sample in row.not_samples:
-        if row.id in reader.told(sample.path, Siblings(sample.beside))[1]:
-            yield "matches a sample of 'not'", sample.path
+    for wrong in row.not_samples:
+        if row.id in reader.told(wrong.path, Siblings(wrong.beside))[1]:
+            yield "matches a sample of 'not'", wrong.path
     for group in groups_of(row.pattern.source):
         name = group.rstrip("2")
         if row.match_samples and name in FIELDS and name not in seen:

@@ -45,14 +45,14 @@ class LinePrefix:
 class TextLikePrefix(LinePrefix):
     """A prefix that looks like text: believed only where a source uses it."""
 
-    __slots__ = ("_named", "_not_speakers", "behind", "believed", "first", "inside", "speaker")
+    __slots__ = ("_not_speakers", "behind", "believed", "first", "inside", "named", "speaker")
 
     def __init__(self, rule: Prefix, pattern: Pattern) -> None:
         super().__init__(rule, pattern)
         self.believed, self.inside = rule.believed, rule.inside
         self.behind, self.first = rule.behind, rule.first
         self.speaker: str = rule.speaker or ""
-        self._named = rule.named
+        self.named = rule.named
         self._not_speakers = None if rule.not_speakers is None else matcher(rule.not_speakers)
 
     def matches(self, lines: Iterable[str]) -> list[re.Match[str]]:
@@ -66,11 +66,6 @@ class TextLikePrefix(LinePrefix):
     def may_speak(self, name: str) -> bool:
         """Tell whether a word may be the name of a speaker."""
         return self._not_speakers is None or self._not_speakers.match(name) is None
-
-    def found(self, text: str, names: frozenset[str]) -> re.Match[str] | None:
-        """Return the match where a line begins so; ``names`` are those by which such prefixes are believed."""
-        found = self.pattern.match(text)
-        return None if found is None or (self._named and found[self.speaker] not in names) else found
 
 
 class PrefixTable:

@@ -234,8 +234,8 @@ def _text_like(
     for row in believed:
         if row.id in seen or (row.first and seen) or (row.behind is not None and row.behind not in seen):
             continue
-        match = row.found(text, profile.names)
-        if match is not None:
+        match = row.pattern.match(text)
+        if match is not None and not (row.named and match[row.speaker] not in profile.names):
             seen.add(row.id)
             row.take(match, context)
             return row.id, text[match.end() :]
