@@ -180,7 +180,7 @@ def test_a_damaged_cache_is_made_again(tmp_path: Path, monkeypatch: pytest.Monke
 
 SCHEMAS = {
     "variables": "variable", "advice": "advice", "codes": "codes", "symptoms": "symptoms", "steps": "steps",
-    "timeouts": "timeouts", "causes/*": "cause",
+    "timeouts": "timeouts", "causes/*": "cause", "prefixes": "prefixes", "layouts": "layouts",
 }  # fmt: skip
 
 

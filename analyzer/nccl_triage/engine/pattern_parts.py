@@ -59,5 +59,8 @@ def check_number(node: Node, group: str, pattern: Pattern, most: int | None = MO
         raise node.fail("the group {group!r} can hold something else than digits", group=group)
     if most is not None and digits > most:
         raise node.fail(
-            "the group {group!r} can hold more than {most} digits", "limit them: \\d{{1,6}}", group=group, most=most
+            "the group {group!r} can hold more than {most} digits",
+            "limit the repetition in the group",
+            group=group,
+            most=most,
         )
