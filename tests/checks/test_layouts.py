@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from pathlib import Path
 
@@ -139,3 +140,12 @@ def test_every_condition_is_code_and_is_used(rules: RuleSet, monkeypatch: pytest
 def test_the_readme_names_every_condition() -> None:
     text = (Path(__file__).parents[2] / "rules" / "README.md").read_text(encoding="utf-8")
     assert [n for n, meaning in path_layouts.CONDITIONS.items() if f"- `{n}`: {meaning}\n" not in text] == []
+
+
+def test_the_schema_for_editors_has_the_same_words() -> None:
+    path = Path(__file__).parents[2] / "rules" / "schema" / "layouts.schema.json"
+    for part in ("layouts", "details"):
+        row = json.loads(path.read_text(encoding="utf-8"))["properties"][part]["items"]["properties"]
+        assert row["when"]["enum"] == list(path_layouts.CONDITIONS)
+        gives = row["match"]["items"]["properties"]["gives"]
+        assert gives["propertyNames"]["enum"] == list(path_layouts.FIELDS)

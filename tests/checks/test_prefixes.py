@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from pathlib import Path
 
@@ -9,6 +10,7 @@ import pytest
 
 from nccl_triage.checks.prefixes import check_prefixes
 from nccl_triage.engine import line_prefixes, load
+from nccl_triage.engine.read_prefixes import OPTIONAL as _KEYS
 from nccl_triage.engine.schema import RuleSet
 from nccl_triage.errors import RuleError
 from nccl_triage.parsers.believed import BELIEVED
@@ -157,3 +159,14 @@ def test_the_readme_names_every_word() -> None:
     text = (Path(__file__).parents[2] / "rules" / "README.md").read_text(encoding="utf-8")
     words = {**line_prefixes.FIELDS, **line_prefixes.CONDITIONS, **line_prefixes.COPIES}
     assert [name for name, meaning in words.items() if f"- `{name}`: {meaning}\n" not in text] == []
+
+
+def test_the_schema_for_editors_has_the_same_words() -> None:
+    path = Path(__file__).parents[2] / "rules" / "schema" / "prefixes.schema.json"
+    row = json.loads(path.read_text(encoding="utf-8"))["properties"]["prefixes"]["items"]["properties"]
+    assert set(row) == set(_KEYS) | {"id", "meaning", "match", "not"}
+    assert row["sets"]["additionalProperties"]["enum"] == list(line_prefixes.FIELDS)
+    assert row["gives"]["propertyNames"]["enum"] == list(line_prefixes.FIELDS)
+    assert row["believed"]["enum"] == row["inside"]["enum"] == list(line_prefixes.CONDITIONS)
+    assert row["copied"]["enum"] == list(line_prefixes.COPIES)
+    assert row["reader"]["enum"] == list(line_prefixes.READERS)

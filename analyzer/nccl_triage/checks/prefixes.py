@@ -63,7 +63,7 @@ def _wrong(row: Prefix, reader: PrefixReader, rows: Collection[str]) -> Iterator
             yield from _misread(row, sample, reader)
     for lines in row.not_samples:
         yield from _taken(row, lines, reader)
-    said = {group for sample in row.match_samples for group in _said(row, sample, reader)}
+    said = {group for sample in row.match_samples for group in _said(row, sample)}
     for group, name in row.sets.items():
         if row.match_samples and group not in said:
             yield f"the group {group!r} sets {name!r} in no sample", ""
@@ -104,27 +104,18 @@ def _taken(row: Prefix, lines: tuple[str, ...], reader: PrefixReader) -> Iterato
         yield "is believed in a source of 'not'", lines[-1]
 
 
-def _said(row: Prefix, sample: PrefixSample, reader: PrefixReader) -> Iterator[str]:
+def _said(row: Prefix, sample: PrefixSample) -> Iterator[str]:
     """Yield the groups that set something in a sample, each tried on a context of its own."""
-    if row.pattern is None:
-        return
-    for line in _inside(row, sample, reader):
-        found = row.pattern.match(line)
-        if found is None:
-            continue
-        for group, name in row.sets.items():
-            text = found[group]
-            context = Context()
+    line = sample.lines[-1]
+    # What is behind another prefix begins somewhere in the line.
+    for at in range(len(line) if row.behind is not None else 1):
+        found = row.pattern.match(line[at:]) if row.pattern is not None else None
+        for group, name in row.sets.items() if found is not None else ():
+            text, context = found[group], Context()
             if text:
                 SETTERS[name](context, text)
             if text and (context != Context() or name == "line-number"):
                 yield group
-
-
-def _inside(row: Prefix, sample: PrefixSample, reader: PrefixReader) -> Iterator[str]:
-    """Yield the texts of a sample that begin with the prefix: its last line, and what is behind each outer prefix."""
-    line = sample.lines[-1]
-    yield from (line[at:] for at in range(len(line)) if row.behind is not None or at == 0)
 
 
 def _unused(rows: Mapping[str, Prefix]) -> list[RuleProblem]:

@@ -25,7 +25,8 @@ from nccl_triage.observations.event import Context
 #: Prefixes at most: each may be tried on each line.
 MAX_PREFIXES = 400
 _CONTEXT = tuple(one.name for one in fields(Context) if one.name != "clock")
-_OPTIONAL = (
+#: The keys that a prefix may have.
+OPTIONAL = (
     *("source", "starts", "pattern", "reader", "sets", "gives", "believed", "inside", "speaker", "not_speakers"),
     *("named", "first", "behind", "copied", "cells"),
 )
@@ -55,7 +56,7 @@ def read_prefixes(roots: Sequence[Node], user: bool, into: PrefixRules, errors: 
 
 
 def _prefix(node: Node, parts: dict[str, str], user: bool) -> Prefix:
-    part = node.keys(("id", "meaning", "match", "not"), _OPTIONAL)
+    part = node.keys(("id", "meaning", "match", "not"), OPTIONAL)
     if ("pattern" in part) == ("reader" in part):
         raise node.fail("a prefix has either 'pattern' or 'reader'")
     if "reader" in part and "starts" not in part:
