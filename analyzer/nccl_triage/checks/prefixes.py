@@ -110,8 +110,9 @@ def _said(row: Prefix, sample: PrefixSample) -> Iterator[str]:
     # What is behind another prefix begins somewhere in the line.
     for at in range(len(line) if row.behind is not None else 1):
         found = row.pattern.match(line[at:]) if row.pattern is not None else None
-        for group, name in row.sets.items() if found is not None else ():
-            text, context = found[group], Context()
+        groups = {} if found is None else found.groupdict()
+        for group, name in row.sets.items():
+            text, context = groups.get(group), Context()
             if text:
                 SETTERS[name](context, text)
             if text and (context != Context() or name == "line-number"):
