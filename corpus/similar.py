@@ -23,6 +23,7 @@ from nccl_triage.evaluation import cases
 from nccl_triage.evaluation.ablation import scan_case
 from nccl_triage.evaluation.cases import LabelledCase
 from nccl_triage.files import replace
+from nccl_triage.ingest.layouts import LayoutReader
 from nccl_triage.scan.scanner import Scanner
 from nccl_triage.similar import search, threads
 from nccl_triage.similar.search import UNKNOWN
@@ -56,9 +57,9 @@ def labels() -> dict[str, PublicThread]:
 
 def diagnosed(found: Iterable[LabelledCase], rules: RuleSet) -> Iterator[tuple[LabelledCase, Findings]]:
     """Yield the findings of the rules alone on every case."""
-    scanner = Scanner(rules)
+    scanner, names = Scanner(rules), LayoutReader(rules.layouts)
     for case in found:
-        yield case, decide(scan_case(case, scanner), rules, None)
+        yield case, decide(scan_case(case, scanner, names), rules, None)
 
 
 def build(rules: RuleSet) -> ThreadIndex:

@@ -6,9 +6,11 @@ import json
 import random
 from collections.abc import Callable, Iterator, Sequence
 from datetime import datetime, timezone
+from functools import cache
 
+from nccl_triage.engine import load
 from nccl_triage.parsers import times
-from nccl_triage.parsers.wrappers import WrapperProfile, peel
+from nccl_triage.parsers.wrappers import PrefixReader
 
 Carry = Callable[[list[str], random.Random], Iterator[str]]
 
@@ -19,6 +21,12 @@ _BEGIN = datetime(2025, 6, 3, 9, tzinfo=timezone.utc).timestamp()
 #: What a program in China is ahead of a collector that writes UTC.
 _AHEAD = 8 * 3600.0
 _INSERTED = 1000
+
+
+@cache
+def prefixes() -> PrefixReader:
+    """Return what reads the shipped prefixes."""
+    return PrefixReader(load.load().prefixes)
 
 
 def way(name: str) -> Callable[[Carry], Carry]:
@@ -33,8 +41,8 @@ def way(name: str) -> Callable[[Carry], Carry]:
 
 def clock(lines: Sequence[str]) -> list[float]:
     """Return for each line when it was printed, by the program's clock: its own stamp, or that of the line before."""
-    profile = WrapperProfile.sniff(lines[:400])
-    own = [peel(line, profile).context.time for line in lines]
+    profile = prefixes().sniff(lines[:400])
+    own = [prefixes().peel(line, profile).context.time for line in lines]
     year = next((time for time in own if time is not None and times.has_year(time)), _BEGIN)
     known = [None if time is None else times.with_year_of(time, year) for time in own]
     now = next((time for time in known if time is not None), _BEGIN)

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from itertools import chain
 
 from corpus.relations import noise
+from corpus.relations.collectors import prefixes
 from corpus.relations.world import Answer, Run, ask, diagnose
-from nccl_triage.parsers.wrappers import peel
 
 Files = Mapping[str, str]
 #: Changed files, and whether an answer on them holds.
@@ -146,7 +146,7 @@ def _interleave(run: Run, runs: Sequence[Run], chance: random.Random) -> Iterato
     groups: list[list[tuple[int, str]]] = []
     second = None
     for line in run.lines:
-        peeled = peel(line)
+        peeled = prefixes().peel(line)
         rank, time = peeled.context.rank, peeled.context.time
         if rank is None or time is None:
             groups.append([])
@@ -261,7 +261,7 @@ def _split(run: Run, runs: Sequence[Run], chance: random.Random) -> Iterator[Tri
         return
     files: dict[str, list[str]] = {}
     for line in run.lines:
-        rank = peel(line).context.rank
+        rank = prefixes().peel(line).context.rank
         files.setdefault("launcher.log" if rank is None else f"rank{rank}.log", []).append(line)
     if len(files) > 2:
         yield {name: "\n".join(lines) + "\n" for name, lines in files.items()}, _same(run.answer, or_less=True)

@@ -249,6 +249,20 @@ def test_explain_causes_and_signatures() -> None:
 def test_rules_show_prints_the_definition() -> None:
     assert b"id: duplicate-gpu" in run("rules", "show", "duplicate-gpu").stdout
     assert b"pattern:" in run("rules", "show", "nccl.duplicate_gpu").stdout
+    assert b"id: kubectl" in run("rules", "show", "kubectl").stdout
+    assert b"when: siblings-are-ranks" in run("rules", "show", "number-file").stdout
+
+
+def test_rules_list_knows_every_kind() -> None:
+    kinds = {
+        kind: {row["kind"] for row in json.loads(run("rules", "list", "--kind", kind, "--format", "json").stdout)}
+        for kind in ("prefixes", "layouts", "all")
+    }
+    assert kinds == {
+        "prefixes": {"prefix"},
+        "layouts": {"layout"},
+        "all": {"cause", "signature", "prefix", "layout"},
+    }
 
 
 def test_user_rules_are_added_and_checked(tmp_path: Path) -> None:

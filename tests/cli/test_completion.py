@@ -77,7 +77,8 @@ def test_words_of_another_command() -> None:
 
 
 def test_every_id_is_offered_without_reading_yaml(rules: RuleSet) -> None:
-    assert values("rules", "show", "") == sorted({*rules.causes, *rules.signatures})
+    shown = {*rules.causes, *rules.signatures, *rules.prefixes.rows, *rules.layouts.rows}
+    assert values("rules", "show", "") == sorted(shown)
     assert {*rules.causes, *rules.signatures, "NCCL_IB_HCA", "cudaErrorMemoryAllocation"} <= set(values("explain", ""))
     assert values("explain", "nccl_ib_hc") == ["NCCL_IB_HCA"]
     assert values("rules", "show", "nccl.duplicate_g") == ["nccl.duplicate_gpu"]
@@ -250,7 +251,7 @@ def test_zsh_from_a_folder_of_functions(folder: Path) -> None:
         ("nccl-triage explain duplicate-g", ["duplicate-gpu"]),
         ("nccl-triage verify --workdir ", ["rank_logs/"]),
         ("nccl-triage verify --workdir=ra", ["--workdir=rank_logs/"]),
-        ("nccl-triage rules list --kind ", ["causes", "signatures", "all"]),
+        ("nccl-triage rules list --kind ", ["causes", "signatures", "prefixes", "layouts", "all"]),
         ("nccl-triage run -- nccl-tri", ["nccl-triage"]),
     ],
 )

@@ -14,7 +14,7 @@ import pytest
 from nccl_triage import diagnose
 from nccl_triage.cli import language, progress
 from nccl_triage.ingest import watched
-from nccl_triage.ingest.sources import find_sources
+from tests.prefix_reading import find_sources
 
 LINES = b"step 1/20 loss 5.1\n" * 15_000
 

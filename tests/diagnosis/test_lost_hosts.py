@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from nccl_triage.engine.schema import RuleSet
-from nccl_triage.parsers.wrappers import peel
+from tests.prefix_reading import peel
 from tests.scan_helpers import diagnose_text
 
 LOST = (

@@ -14,9 +14,10 @@ import pytest
 from nccl_triage import diagnose
 from nccl_triage.engine.schema import RuleSet
 from nccl_triage.execution import engines, reading
-from nccl_triage.ingest.sources import Source, find_sources
+from nccl_triage.ingest.sources import Source
 from nccl_triage.observations.store import Observations
 from nccl_triage.scan.scanner import scanner_for
+from tests.prefix_reading import find_sources
 from tests.scan_helpers import log
 
 LOGS = Path(__file__).parents[2] / "corpus" / "written" / "logs"

@@ -20,7 +20,7 @@ from nccl_triage.execution.engines import scan_sources
 from nccl_triage.follow import followed_log, follower
 from nccl_triage.follow.follower import Follower
 from nccl_triage.ingest import context_lines
-from nccl_triage.ingest.sources import find_sources
+from tests.prefix_reading import find_sources
 
 ROOT = Path(__file__).parents[2]
 CORPUS = ROOT / "corpus" / "recorded"

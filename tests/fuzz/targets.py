@@ -21,16 +21,17 @@ from nccl_triage.document.diagnosis import diagnose_observations
 from nccl_triage.engine import load
 from nccl_triage.engine.schema import RuleSet
 from nccl_triage.errors import TriageError
-from nccl_triage.ingest import layouts, sniff
+from nccl_triage.ingest import sniff
 from nccl_triage.ingest.compression import open_stream
 from nccl_triage.ingest.decode import LineReader
 from nccl_triage.observations.store import Observations, SourceInfo
 from nccl_triage.parsers import STATEFUL
 from nccl_triage.parsers.stateful import PeeledLine
-from nccl_triage.parsers.wrappers import WrapperProfile, peel
 from nccl_triage.redaction import redact
 from nccl_triage.render import FORMATS, render
 from nccl_triage.scan.scanner import Scanner
+from tests.prefix_reading import NAMES, peel
+from tests.prefix_reading import sniff as sniff_prefixes
 
 #: Unpacked bytes of one input that are read: a bomb is slow, not wrong, and has its own test.
 _MOST = 1 << 22
@@ -62,7 +63,7 @@ def names(data: bytes) -> None:
     """Read a path and the beginning of a file for what they tell."""
     name, _, content = data.partition(b"\n")
     path = os.fsdecode(name.replace(b"\0", b""))
-    layouts.read_path(path)
+    NAMES.read(path)
     tool_reports.recognise(path, content)
     tool_reports.wants(path)
     for form in tool_reports.every():
@@ -74,7 +75,7 @@ def names(data: bytes) -> None:
 def wrappers(data: bytes) -> None:
     """Peel the prefixes of lines, as any source may use them."""
     lines = data.decode("utf-8", "replace").split("\n")
-    profile = WrapperProfile.sniff(lines)
+    profile = sniff_prefixes(lines)
     for line in lines:
         peel(line)
         peel(line, profile)

@@ -10,7 +10,6 @@ PACKAGE = Path(__file__).parents[2] / "analyzer" / "nccl_triage"
 #: Functions that remember every answer although they are asked with arguments, and what these come from.
 OF_OURS = {
     "cli/__init__.py:_module_command": "modules of commands",
-    "ingest/layouts.py:_compiled": "expressions of our layouts",
     "messages/__init__.py:table": "languages",
     "engine/match.py:_glob": "globs of rules",
     "story/devices.py:_matches": "ids of signatures",

@@ -11,8 +11,8 @@ import pytest
 
 from nccl_triage import diagnose
 from nccl_triage.errors import InputError
-from nccl_triage.ingest.sources import find_sources
 from tests.hostile.trials import ERROR, failing
+from tests.prefix_reading import find_sources
 
 LOG = b"".join(failing(3))
 
@@ -107,12 +107,13 @@ def test_a_file_that_vanishes_between_finding_and_reading_is_a_problem(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from nccl_triage.execution import engines
+    from nccl_triage.ingest import sources
 
     (tmp_path / "a.log").write_bytes(LOG)
     (tmp_path / "b.log").write_bytes(ERROR % (7, 7))
 
     def finding(*given: object, **more: object) -> object:
-        found = find_sources(*given, **more)  # type: ignore[arg-type]
+        found = sources.find_sources(*given, **more)  # type: ignore[arg-type]
         (tmp_path / "b.log").unlink()
         return found
 

@@ -36,21 +36,17 @@ SHORTER = {
     "parsers.templates._FOLDS": 400,
     "parsers.wrappers._DEDUP": 400,
     "parsers.series._LAST_NUMBER": 200,
-    "ingest.layouts._END": 255,
+    "ingest.layout_conditions._END": 255,
     "ingest.walk._DIGITS": 255,
 }
 #: Expressions that are tried at the beginning of a text only.
 AT_THE_BEGINNING = (
-    *("parsers.prefixes._CERTAIN", "parsers.traceback_lines.FRAME", "parsers.traceback_lines.EXCEPTION"),
+    *("parsers.traceback_lines.FRAME", "parsers.traceback_lines.EXCEPTION", "parsers.believed._PROGRAM"),
     *(
         "parsers.traceback_lines.CUSTOM_EXCEPTION",
         "ingest.sniff._CONTINUATION",
         "ingest.progress",
         "parsers.series._PER",
-    ),
-    *(
-        f"parsers.wrappers.{name}"
-        for name in ("_SRUN", "_NODE", "_MPICH", "_STERN", "_COMPOSE", "_BRACKETED", "_NOT_A_NODE")
     ),
 )
 
@@ -96,6 +92,18 @@ def test_signatures_and_series(rules: RuleSet) -> None:
     )
     assert len(patterns) > 1000
     assert tried > 2000
+
+
+def test_prefixes(rules: RuleSet) -> None:
+    rows = rules.prefixes.rows.values()
+    patterns = [(row.id, one) for row in rows for one in (row.pattern, row.not_speakers) if one is not None]
+    assert sum(attack(name, one.compiled.match, one.source, LINE) for name, one in patterns) > 100
+
+
+def test_layouts(rules: RuleSet) -> None:
+    """A path is as long as six names of files may be."""
+    rows = rules.layouts.rows.values()
+    assert sum(attack(row.id, row.pattern.compiled.search, row.pattern.source, 6 * 255) for row in rows) > 50
 
 
 def test_kinds_of_secrets() -> None:

@@ -4,8 +4,10 @@ from typing import Any
 
 import pytest
 
-from nccl_triage.ingest.layouts import Siblings, read_path, settle, strip_compression
+from nccl_triage.ingest.layout_conditions import Siblings, strip_compression
+from nccl_triage.ingest.layouts import settle
 from nccl_triage.observations.store import SourceInfo
+from tests.prefix_reading import read_path
 
 WORKER = "0123456789abcdef0123456789abcdef0123456789abcdef01234567"
 FIELDS = ("layout", "rank", "local_rank", "host", "pid", "attempt", "stream")

@@ -23,8 +23,9 @@ from nccl_triage.errors import EXIT_USAGE, InputError
 from nccl_triage.ingest import sources as module
 from nccl_triage.ingest import walk
 from nccl_triage.ingest.decode import LineReader
-from nccl_triage.ingest.sources import STDIN, Source, display_name, find_sources
+from nccl_triage.ingest.sources import STDIN, Source, display_name
 from nccl_triage.tool_reports import ToolReport, json_reports
+from tests.prefix_reading import find_sources
 
 TEXT = "step 1 loss 2.0\n"
 

@@ -7,7 +7,7 @@ from typing import Any
 import orjson
 import pytest
 
-from nccl_triage.parsers.wrappers import peel
+from tests.prefix_reading import peel
 
 LINE = "[rank3]: RuntimeError: it broke"
 

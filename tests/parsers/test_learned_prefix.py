@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from nccl_triage.parsers.wrappers import WrapperProfile, peel
+from tests.prefix_reading import peel, sniff
 
 LOG = [
     "[rank0]: Traceback (most recent call last):",
@@ -17,7 +17,7 @@ LOG = [
 
 
 def peeled(lines: list[str]) -> list[tuple[int | None, str]]:
-    profile = WrapperProfile.sniff(lines)
+    profile = sniff(lines)
     found = [peel(line, profile) for line in lines]
     return [(one.context.rank, one.text) for one in found]
 
@@ -55,7 +55,7 @@ def test_what_stands_before_every_line_is_taken_away(put: str) -> None:
 def test_prefixes_of_launchers_are_found_behind_those_of_collectors(put: str) -> None:
     bare = [f"node{n % 2}: step {n} loss 2.0" for n in range(9)]
     lines = [put.format(n=n, line=line) for n, line in enumerate(bare)]
-    profile = WrapperProfile.sniff(lines)
+    profile = sniff(lines)
     assert [peel(line, profile).context.host for line in lines] == [f"node{n % 2}" for n in range(9)]
 
 
@@ -70,17 +70,17 @@ def test_prefixes_of_launchers_are_found_behind_those_of_collectors(put: str) ->
     ],
 )
 def test_what_the_programs_print_stays(lines: list[str]) -> None:
-    profile = WrapperProfile.sniff(lines)
+    profile = sniff(lines)
     assert profile.outer is None
     assert all(peel(line, profile).context.host in (None, f"gpu0{n}") for n, line in enumerate(lines))
 
 
 def test_numbers_that_do_not_rise_count_no_lines() -> None:
-    assert WrapperProfile.sniff([f"{n % 3 + 10} {line}" for n, line in enumerate(LOG)]).outer is None
+    assert sniff([f"{n % 3 + 10} {line}" for n, line in enumerate(LOG)]).outer is None
 
 
 def hosts(lines: list[str]) -> list[str | None]:
-    profile = WrapperProfile.sniff(lines)
+    profile = sniff(lines)
     return [peel(line, profile).context.host for line in lines]
 
 
@@ -104,7 +104,7 @@ def test_the_head_of_a_table_is_no_line_of_the_log() -> None:
 
 def test_what_stands_behind_known_prefixes_is_learnt_too() -> None:
     lines = [f"2026-08-17T10:00:{n:02d}.123Z pytorchjob/train@main : {line}" for n, line in enumerate(LOG)]
-    profile = WrapperProfile.sniff(lines)
+    profile = sniff(lines)
     assert profile.inner is not None
     assert peeled(lines) == peeled(LOG)
 
@@ -113,10 +113,10 @@ def test_what_stands_behind_known_prefixes_is_learnt_too() -> None:
 def test_quotes_and_numbers_of_lines_are_taken_off_even_what_is_known_behind_them(put: str) -> None:
     lines = [f"{n % 3}: gpu01:410{n % 3}:41{n} [0] NCCL INFO Using network Socket" for n in range(12)]
     copied = [put.format(n=n, line=line) for n, line in enumerate(lines, 1)]
-    profile = WrapperProfile.sniff(copied)
+    profile = sniff(copied)
     assert [peel(line, profile).context.group_rank for line in copied] == [n % 3 for n in range(12)]
 
 
 def test_the_numbers_of_tasks_are_no_numbers_of_lines() -> None:
     lines = [f"{n}: starting on gpu{n:02d}" for n in range(12)]
-    assert WrapperProfile.sniff(lines).outer is None
+    assert sniff(lines).outer is None

@@ -8,7 +8,7 @@ from nccl_triage.api import diagnose
 from nccl_triage.observations.event import Event
 from nccl_triage.parsers.p2p_test import MAX_TABLES, P2pTestParser
 from nccl_triage.parsers.stateful import PeeledLine
-from nccl_triage.parsers.wrappers import peel
+from tests.prefix_reading import peel
 
 WITHOUT = """Unidirectional P2P=Disabled Bandwidth Matrix (GB/s)
    D\\D     0      1      2

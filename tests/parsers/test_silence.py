@@ -14,7 +14,7 @@ from nccl_triage.parsers.p2p_test import P2pTestParser
 from nccl_triage.parsers.stacks import StackParser
 from nccl_triage.parsers.stateful import PeeledLine, StatefulParser
 from nccl_triage.parsers.tracebacks import TracebackParser
-from nccl_triage.scan import line_parser
+from nccl_triage.scan.line_parser import LineParser
 from tests.scan_helpers import log, scan_text
 
 RAISED = ["Traceback (most recent call last):", '  File "/opt/app/train.py", line 12, in run', "    run(1)"]
@@ -75,14 +75,14 @@ def test_a_traceback_that_lacks_its_end_is_waited_for_longer() -> None:
 
 
 def test_the_lines_behind_a_rank_that_died_are_counted(rules: RuleSet, monkeypatch: pytest.MonkeyPatch) -> None:
-    read = []
-    peel = line_parser.peel
+    read: list[str] = []
+    peel = LineParser.peel
 
-    def counting(*given: Any) -> Any:
-        read.append(given)
-        return peel(*given)
+    def counting(parser: LineParser, text: str) -> Any:
+        read.append(text)
+        return peel(parser, text)
 
-    monkeypatch.setattr(line_parser, "peel", counting)
+    monkeypatch.setattr(LineParser, "peel", counting)
     monkeypatch.setattr(stateful, "SILENCE_AFTER", 50)
     monkeypatch.setattr("nccl_triage.parsers.tracebacks.SILENCE_AFTER", 50)
     text = log("quiet", 400_000)

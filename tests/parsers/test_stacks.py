@@ -7,7 +7,7 @@ import pytest
 from nccl_triage.observations.event import Event
 from nccl_triage.parsers.stacks import StackParser
 from nccl_triage.parsers.stateful import PeeledLine
-from nccl_triage.parsers.wrappers import peel
+from tests.prefix_reading import peel
 
 PY_SPY = """Process 6327: /usr/bin/python3 -u train.py --local_rank=1
 Python v3.11.7 (/usr/bin/python3.11)

@@ -9,7 +9,7 @@ from nccl_triage.parsers import tracebacks
 from nccl_triage.parsers.elastic_report import ElasticReportParser
 from nccl_triage.parsers.stateful import PeeledLine, StatefulParser
 from nccl_triage.parsers.tracebacks import TracebackParser
-from nccl_triage.parsers.wrappers import peel
+from tests.prefix_reading import peel, sniff
 
 
 def run(parser: StatefulParser, text: str) -> list[Event]:
@@ -185,9 +185,7 @@ def test_elastic_report_gives_one_event_a_worker() -> None:
 
 def test_two_agents_reports_interleave() -> None:
     doubled = "\n".join(f"node{n}: {line}" for line in REPORT.splitlines() for n in (0, 1))
-    from nccl_triage.parsers.wrappers import WrapperProfile
-
-    profile = WrapperProfile.sniff(doubled.splitlines())
+    profile = sniff(doubled.splitlines())
     parser, events = ElasticReportParser(), []
     for number, line in enumerate(doubled.splitlines(), 1):
         peeled = peel(line, profile)

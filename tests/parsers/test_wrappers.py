@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from nccl_triage.parsers import times
-from nccl_triage.parsers.wrappers import WrapperProfile, peel
+from tests.prefix_reading import peel, sniff
 
 
 @pytest.mark.parametrize(
@@ -134,20 +134,20 @@ def test_ordinary_text_keeps_its_words_without_a_profile(line: str) -> None:
 
 def test_srun_labels_are_believed_when_the_whole_source_has_them() -> None:
     lines = [f"{i % 4}: step {i}" for i in range(40)]
-    profile = WrapperProfile.sniff(lines)
+    profile = sniff(lines)
     peeled = peel("3: [rank3]: boom", profile)
     assert (peeled.text, peeled.context.rank, peeled.context.group_rank) == ("boom", 3, 3)
 
 
 def test_node_names_are_believed_when_they_repeat() -> None:
     lines = [f"node{i % 2}: step {i}" for i in range(20)] + ["ValueError: node"]
-    profile = WrapperProfile.sniff(lines)
+    profile = sniff(lines)
     assert peel("node1: hello", profile).context.host == "node1"
     assert peel("ValueError: node", profile).text == "ValueError: node"
 
 
 def test_counted_lines_of_a_paste_are_no_ranks() -> None:
-    profile = WrapperProfile.sniff([f"[{1743 + i}] line" for i in range(10)])
+    profile = sniff([f"[{1743 + i}] line" for i in range(10)])
     peeled = peel("[1755] [rank0]: x", profile)
     assert (peeled.text, peeled.context.rank) == ("x", 0)
 
@@ -190,24 +190,24 @@ def test_impossible_times_are_no_times() -> None:
 
 def test_pods_and_tasks_in_brackets_are_believed_where_they_stand_in_front_of_the_lines() -> None:
     lines = [f"[workers-0-{n % 3}] Train Epoch: {n} loss 2.1" for n in range(6)]
-    profile = WrapperProfile.sniff(lines)
+    profile = sniff(lines)
     peeled = peel(lines[4], profile)
     assert (peeled.text, peeled.context.place) == ("Train Epoch: 4 loss 2.1", "workers-0-1")
-    assert peel(lines[4], WrapperProfile.sniff([*lines, "loss 1.9"])).text == lines[4]
-    assert not WrapperProfile.sniff(["[step-1] loss 2.1", "[step-1] loss 2.0", "[step-1] loss 1.9"]).bracketed
+    assert peel(lines[4], sniff([*lines, "loss 1.9"])).text == lines[4]
+    assert "bracketed" not in sniff(["[step-1] loss 2.1", "[step-1] loss 2.0", "[step-1] loss 1.9"]).believed
 
     tasks = ["I0804 step 57", *[f"[task {n}] E0804 stream failed" for n in (317, 317, 0, 12)]]
-    peeled = peel(tasks[1], WrapperProfile.sniff(tasks))
+    peeled = peel(tasks[1], sniff(tasks))
     assert (peeled.text, peeled.context.group_rank) == ("E0804 stream failed", 317)
-    assert not WrapperProfile.sniff([f"[task 3] item {n}" for n in range(9)]).task
+    assert "task" not in sniff([f"[task 3] item {n}" for n in range(9)]).believed
 
 
 def test_behind_the_launching_node_stands_the_one_that_speaks() -> None:
     lines = [f"10.0.0.143: 10.0.0.{n % 3}: step {n} loss 2.1" for n in range(9)]
-    peeled = peel(lines[4], WrapperProfile.sniff(lines))
+    peeled = peel(lines[4], sniff(lines))
     assert (peeled.text, peeled.context.address) == ("step 4 loss 2.1", "10.0.0.1")
     one = [f"10.0.0.{n % 3}: step {n} loss 2.1" for n in range(9)]
-    assert peel(one[4], WrapperProfile.sniff(one)).context.address == "10.0.0.1"
+    assert peel(one[4], sniff(one)).context.address == "10.0.0.1"
 
 
 def test_a_script_that_argparse_names_on_every_line_is_no_node() -> None:
@@ -215,20 +215,17 @@ def test_a_script_that_argparse_names_on_every_line_is_no_node() -> None:
         "usage: finetune.py [-h] [--deepspeed DEEPSPEED]",
         "finetune.py: error: argument --deepspeed: invalid dict value",
     ]
-    profile = WrapperProfile.sniff(lines * 4)
+    profile = sniff(lines * 4)
     assert [peel(line, profile).text for line in lines] == lines
-    assert (
-        peel("launch.sh: line 3: 81 Killed", WrapperProfile.sniff(["launch.sh: line 3: 81 Killed"] * 6)).context.host
-        is None
-    )
+    assert peel("launch.sh: line 3: 81 Killed", sniff(["launch.sh: line 3: 81 Killed"] * 6)).context.host is None
 
 
 def test_hosts_between_the_time_and_the_message_are_believed_where_every_line_has_one() -> None:
     lines = [f"2025-06-03 14:14:{n % 60:02d} node{n % 3 + 1:02d} step {n} loss 2.{n}" for n in range(30)]
-    profile = WrapperProfile.sniff(lines)
+    profile = sniff(lines)
     peeled = peel("2025-06-03 14:14:31 node02 KeyError: 'tokens'", profile)
     assert (peeled.context.place, peeled.text) == ("node02", "KeyError: 'tokens'")
-    ranks = WrapperProfile.sniff([f"2025-06-03 14:14:{n:02d} rank{n % 3} step {n}" for n in range(30)])
+    ranks = sniff([f"2025-06-03 14:14:{n:02d} rank{n % 3} step {n}" for n in range(30)])
     assert peel("2025-06-03 14:14:31 rank2 step 7", ranks).context.place is None
 
 
@@ -244,8 +241,8 @@ def test_two_clocks_of_one_line_are_kept_apart() -> None:
 def test_prefixes_are_known_among_many_lines_of_another_program() -> None:
     own = [f"{n % 4}: step {n} of rank {n % 4}, loss {'abcdefgh'[n % 8] * (n % 5)}" for n in range(20)]
     lines = [line for one in own for line in (*["INFO: exporter scrape 12 took 3 ms"] * 9, one)]
-    assert WrapperProfile.sniff(lines).srun
-    assert not WrapperProfile.sniff(["INFO: exporter scrape 12 took 3 ms"] * 90).srun
+    assert "srun" in sniff(lines).believed
+    assert "srun" not in sniff(["INFO: exporter scrape 12 took 3 ms"] * 90).believed
 
 
 def test_blanks_at_the_end_of_a_line_say_nothing() -> None:
@@ -289,7 +286,7 @@ def test_places_of_collectors(put: str, place: str) -> None:
         "gpu01:4:4 [0] NCCL INFO x",
     ] * 4
     lines = [put.format(n=n % 2, line=line) for n, line in enumerate(own)]
-    profile = WrapperProfile.sniff(lines)
+    profile = sniff(lines)
     for n, line in enumerate(own):
         peeled = peel(lines[n], profile)
         assert (peeled.text, peeled.context.place) == (peel(line).text, place.format(n=n % 2))

@@ -12,7 +12,6 @@ from nccl_triage.document.diagnosis import diagnose_observations
 from nccl_triage.engine.schema import RuleSet
 from nccl_triage.execution.engines import scan_sources
 from nccl_triage.ingest.decode import LineReader
-from nccl_triage.ingest.sources import find_sources
 from nccl_triage.observations.event import Event
 from nccl_triage.observations.store import Observations
 from nccl_triage.parsers.counters import COUNTER
@@ -20,6 +19,7 @@ from nccl_triage.scan.learned_shapes import LearnedShapes
 from nccl_triage.scan.sampling import ALIKE
 from nccl_triage.scan.scanner import Scanner
 from nccl_triage.scan.source import SourceScan
+from tests.prefix_reading import find_sources
 
 RANKS, SIZE, ODD = 8, 40_000, 5
 #: So many that the last ones are only skimmed.

@@ -12,12 +12,13 @@ import pytest
 
 from nccl_triage.engine import match, regex_analysis
 from nccl_triage.engine.schema import RuleSet, Signature
-from nccl_triage.parsers.wrappers import WrapperProfile, peel
+from nccl_triage.parsers.wrappers import WrapperProfile
 from nccl_triage.scan import learned_fields
 from nccl_triage.scan.digit_folding import NUMBER
 from nccl_triage.scan.line_parser import ParsedLine
 from nccl_triage.scan.literals import LineKind
 from nccl_triage.scan.prefilter import Prefilter, make_prefilter
+from tests.prefix_reading import peel
 
 CORPUS = Path(__file__).parents[2] / "corpus"
 NCCL = "(RayWorker pid={pid}, ip=10.0.{rank}.4) [rank{rank}]: gpu-{host}:{pid}:{tid} [{dev}] NCCL INFO comm 0x55{hex} rank {rank} nranks 16"
@@ -188,7 +189,7 @@ def test_what_is_worked_out_is_read_in_full(prefilter: Prefilter) -> None:
 def test_a_name_that_is_looked_up_is_read_in_full(prefilter: Prefilter) -> None:
     line = "node17: RuntimeError: NCCL error in: run.cpp:12, unhandled system error"
     assert _positions(line, prefilter) is not None
-    assert _positions(line, prefilter, WrapperProfile(node=True, nodes=frozenset({"node17", "node18"}))) is None
+    assert _positions(line, prefilter, WrapperProfile(frozenset({"node"}), frozenset({"node17", "node18"}))) is None
 
 
 def test_a_stamp_that_is_none_is_read_in_full(prefilter: Prefilter) -> None:

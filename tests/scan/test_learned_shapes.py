@@ -13,7 +13,6 @@ import pytest
 
 from nccl_triage.engine.schema import RuleSet
 from nccl_triage.execution.engines import scan_sources
-from nccl_triage.ingest.sources import find_sources
 from nccl_triage.parsers.wrappers import WrapperProfile
 from nccl_triage.scan import learned_shapes, line_parser, shapes
 from nccl_triage.scan.learned_shapes import LearnedShapesByProfile
@@ -21,6 +20,7 @@ from nccl_triage.scan.line_parser import LineEffect
 from nccl_triage.scan.literals import LineKind
 from nccl_triage.scan.scanner import Scanner
 from nccl_triage.scan.shapes import Shapes
+from tests.prefix_reading import PREFIXES, find_sources, sniff
 from tests.scan.test_shapes import other_digits, plain
 from tests.scan_helpers import log, scan_text
 
@@ -93,13 +93,13 @@ def test_what_is_remembered_is_bounded(rules: RuleSet, monkeypatch: pytest.Monke
     for number in range(3):
         scan_text(log("storm", 300_000, number), rules, f"log{number}", together)
     assert all(len(known.shapes) <= 5 for _, known in together.learned._known)
-    lores = LearnedShapesByProfile()
-    first = lores.of(WrapperProfile(srun=True))
-    assert lores.of(WrapperProfile(srun=True)) is first
+    lores = LearnedShapesByProfile(PREFIXES)
+    first = lores.of(WrapperProfile(frozenset({"srun"})))
+    assert lores.of(WrapperProfile(frozenset({"srun"}))) is first
     for name in "abcd":
-        lores.of(WrapperProfile(nodes=frozenset({name})))
+        lores.of(WrapperProfile(names=frozenset({name})))
     assert len(lores._known) == 3
-    assert lores.of(WrapperProfile(srun=True)) is not first
+    assert lores.of(WrapperProfile(frozenset({"srun"}))) is not first
 
 
 def test_what_is_shown_does_not_hang_on_what_was_read_before(rules: RuleSet) -> None:
@@ -147,9 +147,8 @@ def test_a_length_that_matters_is_not_taken_for_granted(rules: RuleSet) -> None:
 
 def test_a_few_lines_are_sniffed_once_for_all_that_begin_so(monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[int] = []
-    sniff = WrapperProfile.sniff
-    monkeypatch.setattr(WrapperProfile, "sniff", lambda lines: asked.append(1) or sniff(lines))
-    learned = LearnedShapesByProfile()
+    monkeypatch.setattr(PREFIXES, "sniff", lambda lines: asked.append(1) or sniff(lines))
+    learned = LearnedShapesByProfile(PREFIXES)
 
     def head(rank: int, word: str = "iteration") -> list[str]:
         return [f"2026-01-01 10:00:{n:02d} {word} {n + 100 * rank} | loss 2.{rank}{n:02d}" for n in range(60)]
@@ -166,9 +165,8 @@ def test_a_few_lines_are_sniffed_once_for_all_that_begin_so(monkeypatch: pytest.
 
 def test_lines_whose_digits_tell_who_speaks_are_sniffed_each_time(monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[int] = []
-    sniff = WrapperProfile.sniff
-    monkeypatch.setattr(WrapperProfile, "sniff", lambda lines: asked.append(1) or sniff(lines))
-    learned = LearnedShapesByProfile()
+    monkeypatch.setattr(PREFIXES, "sniff", lambda lines: asked.append(1) or sniff(lines))
+    learned = LearnedShapesByProfile(PREFIXES)
     for source in range(6):
         before = len(asked)
         learned.sniff([f"{(n + source) % 4}: step {n} of {source}" for n in range(60)])

@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from nccl_triage.engine.schema import RuleSet
-from nccl_triage.scan import line_parser, literals
+from nccl_triage.scan import literals
+from nccl_triage.scan.line_parser import LineParser
 from nccl_triage.scan.scanner import Scanner
 from tests.scan.test_sampling import exact, scan, told
 from tests.scan_helpers import log
@@ -64,13 +65,13 @@ def test_a_fault_that_escapes_hide_is_seen_in_any_block(at: int, rules: RuleSet)
 
 def test_most_records_are_counted_and_not_read(rules: RuleSet, monkeypatch: pytest.MonkeyPatch) -> None:
     read: list[Any] = []
-    peel = line_parser.peel
+    peel = LineParser.peel
 
-    def counting(*given: Any) -> Any:
-        read.append(given)
-        return peel(*given)
+    def counting(parser: LineParser, text: str) -> Any:
+        read.append(text)
+        return peel(parser, text)
 
-    monkeypatch.setattr(line_parser, "peel", counting)
+    monkeypatch.setattr(LineParser, "peel", counting)
     line = "gpu1:{}:7 [{}] socket.cc:540 NCCL WARN Net : Connection closed by remote peer n{}<{}>"
     text = docker("\n".join(line.format(100 + n % 4, n % 4, n % 10, n % 7 + 40_000) for n in range(8000)))
     assert scan(Scanner(rules), text).count("nccl.sock_closed_by_peer") == 8000

@@ -9,8 +9,8 @@ import pytest
 
 from nccl_triage.engine import match
 from nccl_triage.engine.schema import RuleSet
-from nccl_triage.parsers.wrappers import peel
 from nccl_triage.scan.prefilter import HyperscanPrefilter, LiteralPrefilter, Prefilter, candidates
+from tests.prefix_reading import peel
 
 
 def _samples(rules: RuleSet) -> list[str]:

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import random
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from nccl_triage.engine.schema import RuleSet
-from nccl_triage.parsers.wrappers import peel
-from nccl_triage.scan import line_parser, shapes
+from nccl_triage.scan import shapes
+from nccl_triage.scan.line_parser import LineParser
 from tests.scan_helpers import log, scan_text
 
 #: Before or behind month and day, or behind the time of day.
@@ -112,11 +112,15 @@ def reads(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Return a list to which every line is added that is read from now on."""
     read: list[str] = []
 
-    def counting(*given: Any) -> Any:
-        read.append(given[0])
-        return peel(*given)
+    def counting(method: Callable[..., Any]) -> Callable[..., Any]:
+        def call(parser: LineParser, text: str, *given: Any) -> Any:
+            read.append(text)
+            return method(parser, text, *given)
 
-    monkeypatch.setattr(line_parser, "peel", counting)
+        return call
+
+    for name in ("peel", "parse", "states_numbers"):
+        monkeypatch.setattr(LineParser, name, counting(getattr(LineParser, name)))
     return read
 
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from nccl_triage.engine.schema import RuleSet, Signature
-from nccl_triage.parsers.wrappers import WrapperProfile
 from nccl_triage.scan.scanner import scanner_for
 from nccl_triage.scan.terminal_wrap import MAX_VAIN, MAX_VAIN_ALIKE, read_joined
+from tests.prefix_reading import peel
 
 ERROR = (
     "[rank1]: torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB. GPU 1 has a total capacity of 79.10 GiB "
@@ -22,7 +22,7 @@ def joined(lines: Sequence[str], rules: RuleSet, tells: bool = False) -> list[st
         found.append(text)
         return tells
 
-    read_joined(lines, scanner_for(rules)._prefilter, WrapperProfile(), read)
+    read_joined(lines, scanner_for(rules)._prefilter, lambda line: bool(peel(line).wrappers), read)
     return found
 
 

@@ -13,7 +13,6 @@ import pytest
 from nccl_triage.engine.schema import RuleSet
 from nccl_triage.evaluation import cases
 from nccl_triage.execution.reading import scan_source
-from nccl_triage.ingest.sources import find_sources
 from nccl_triage.observations.event import Event
 from nccl_triage.observations.store import Observations
 from nccl_triage.scan.scanner import Scanner
@@ -22,6 +21,7 @@ from nccl_triage.story.decisions import COUNTS
 from nccl_triage.story.devices import Devices, is_kernel
 from nccl_triage.story.identity import Identity
 from tests.diagnosis import hosts
+from tests.prefix_reading import find_sources
 
 ROOT = Path(__file__).resolve().parents[2]
 

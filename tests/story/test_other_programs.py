@@ -7,9 +7,9 @@ import pytest
 from nccl_triage.classifier.features import extract
 from nccl_triage.document.diagnosis import Diagnosis, diagnose_observations
 from nccl_triage.engine.schema import RuleSet
-from nccl_triage.ingest.layouts import read_path
 from nccl_triage.observations.store import Observations
 from nccl_triage.scan.scanner import Scanner
+from tests.prefix_reading import read_path
 from tests.scan_helpers import diagnose_text, lines
 
 STEPS = "".join(f"step {n}/100 loss 2.{n}\n" for n in range(1, 8))

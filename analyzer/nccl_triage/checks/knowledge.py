@@ -11,7 +11,7 @@ from nccl_triage.knowledge import catalogue, lookup, report_advice
 from nccl_triage.knowledge.entries import Symptom, Text, Variable
 from nccl_triage.knowledge.judge import judge_variable
 from nccl_triage.knowledge.variables import Variables, shipped
-from nccl_triage.parsers.wrappers import peel
+from nccl_triage.parsers.wrappers import PrefixReader
 
 #: Values of these kinds cannot be odd by themselves.
 _ANYTHING = ("text", "path")
@@ -59,7 +59,7 @@ def symptom(item: Symptom, rules: RuleSet) -> list[RuleProblem]:
         if name not in rules.signatures
     ]
     known = [rules.signatures[name] for name in item.signatures if name in rules.signatures]
-    if not list(match.matches(known, peel(item.sees).text, item.sees)):
+    if not list(match.matches(known, PrefixReader(rules.prefixes).peel(item.sees).text, item.sees)):
         found.append(_error(item.where, item.id, "its line matches none of its signatures"))
     return found + languages(item.where, item.id, (item.means, item.look))
 

@@ -25,8 +25,12 @@ class RuleProblem:
         return f"{text}\n    {self.snippet}" if self.snippet else text
 
 
+#: What is wrong with a pattern that repeats a group which repeats inside.
+EXPLODES = "a repeated group repeats inside: this can take exponential time"
+
+
 def repeats_inside(source: str) -> str | None:
     """Return what is wrong with a pattern that repeats a group which repeats inside, or None."""
     if re.search(r"\((?:\?:|\?P<\w+>)?[^()]*[+*][^()]*\)[+*]", re.sub(r"\\.|\[[^\]]*\]", "x", source)):
-        return "a repeated group repeats inside: this can take exponential time"
+        return EXPLODES
     return None

@@ -9,7 +9,7 @@ from __future__ import annotations
 import fnmatch
 import math
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from nccl_triage import steps
 from nccl_triage.checks.problem import RuleProblem, repeats_inside
@@ -23,7 +23,7 @@ from nccl_triage.engine.schema import Evidence, RuleSet, Signature
 from nccl_triage.ingest.decode import LogLine
 from nccl_triage.observations.store import SourceInfo
 from nccl_triage.parsers.series import SeriesReader, SeriesReading
-from nccl_triage.parsers.wrappers import peel
+from nccl_triage.parsers.wrappers import Peeled, PrefixReader
 from nccl_triage.scan import prefilter
 from nccl_triage.scan.scanner import scanner_for
 
@@ -43,6 +43,7 @@ def _progress_of(signature: Signature, sample: str) -> str:
 def _candidates(rules: RuleSet) -> dict[str, dict[str, Signature]]:
     """Return sample -> the signatures whose literals stand in it, as a line of a log or without what stands before."""
     samples = [sample for signature in rules.signatures.values() for sample in signature.match_samples]
+    peel = PrefixReader(rules.prefixes).peel
     lines = [" ".join(text.splitlines()) for sample in samples for text in (sample, peel(sample).text)]
     found = prefilter.candidates(prefilter.make_prefilter(rules.signatures.values()), lines)
     return {
@@ -55,6 +56,7 @@ def check_samples(rules: RuleSet) -> list[RuleProblem]:
     """Run every sample against every signature."""
     findings: list[RuleProblem] = []
     candidates = _candidates(rules)
+    peel = PrefixReader(rules.prefixes).peel
     for signature in rules.signatures.values():
         if not signature.match_samples:
             findings.append(RuleProblem("error", signature.where, signature.id, "has no sample under 'match'"))
@@ -98,7 +100,7 @@ def check_samples(rules: RuleSet) -> list[RuleProblem]:
                 findings.append(
                     RuleProblem("error", signature.where, signature.id, "matches a sample of 'not'", sample[:300])
                 )
-        if signature.premise is not None and not any(_refused(signature, text) for text in signature.not_samples):
+        if signature.premise is not None and not any(_refused(signature, text, peel) for text in signature.not_samples):
             findings.append(
                 RuleProblem(
                     "error",
@@ -111,7 +113,7 @@ def check_samples(rules: RuleSet) -> list[RuleProblem]:
     return findings
 
 
-def _refused(signature: Signature, sample: str) -> bool:
+def _refused(signature: Signature, sample: str, peel: Callable[[str], Peeled]) -> bool:
     """Tell whether the premise is what keeps a sample from matching."""
     text = sample if signature.raw_line else peel(sample).text
     return signature.pattern.search(text) is not None and match.search(signature, text) is None
@@ -174,30 +176,31 @@ def _differs(gives: dict[str, float], found: dict[str, float]) -> list[str]:
     ]
 
 
-def _read(reader: SeriesReader, line: str) -> SeriesReading | None:
-    text = peel(line).text
+def _read(reader: SeriesReader, text: str) -> SeriesReading | None:
     return reader.read(text, reader.formats_of(text))
 
 
 def check_series(rules: RuleSet) -> list[RuleProblem]:
     """Read every sample with all formats together: what a line gives must not depend on who else could read it."""
-    reader = SeriesReader(rules.series)
+    reader, peel = SeriesReader(rules.series), PrefixReader(rules.prefixes).peel
     findings = []
     for item in rules.series.formats.values():
         trap = repeats_inside(item.pattern.source)
         messages = [(trap, item.pattern.source[:200])] if trap else []
-        messages += _matches(item, reader)
+        messages += _matches(item, reader, peel)
         messages += [
-            ("reads a sample of 'not'", sample) for sample in item.not_samples if _read(reader, sample) is not None
+            ("reads a sample of 'not'", sample)
+            for sample in item.not_samples
+            if _read(reader, peel(sample).text) is not None
         ]
         findings += [RuleProblem("error", item.where, item.id, text, snippet[:300]) for text, snippet in messages]
     return findings
 
 
-def _matches(item: LineFormat, reader: SeriesReader) -> list[tuple[str, str]]:
+def _matches(item: LineFormat, reader: SeriesReader, peel: Callable[[str], Peeled]) -> list[tuple[str, str]]:
     messages = [] if item.match_samples and item.not_samples else [("needs samples under 'match' and 'not'", "")]
     for sample in item.match_samples:
-        found = _read(reader, sample.line)
+        found = _read(reader, peel(sample.line).text)
         gives = found.gives() if found is not None else {}
         wrong = _differs(sample.gives, gives)
         if wrong:

@@ -72,8 +72,8 @@ def _items(names: list[str], incomplete: str) -> list[CompletionItem[Any]]:
 
 
 def rules(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem[Any]]:
-    """Complete the id of a cause or a signature."""
-    return _items(_ids(ctx, ("causes", "signatures")), incomplete)
+    """Complete the id of a cause, a signature, a prefix or a layout."""
+    return _items(_ids(ctx, ("causes", "signatures", "prefixes", "layouts")), incomplete)
 
 
 def causes(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem[Any]]:

@@ -111,7 +111,7 @@ def with_host_facts(paths: Sequence[str], facts: Sequence[Path]) -> tuple[str, .
     Raises UsageError for a file that cannot be read or that holds something else.
     """
     from nccl_triage.ingest import sniff
-    from nccl_triage.ingest.layouts import strip_compression
+    from nccl_triage.ingest.layout_conditions import strip_compression
     from nccl_triage.tool_reports import recognise
 
     for path in facts:

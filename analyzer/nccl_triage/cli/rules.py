@@ -20,7 +20,11 @@ def command() -> None:
     epilog="\b\nExamples:\n  nccl-triage rules list --kind causes\n  nccl-triage rules list --rules site-rules/ --format json",
 )
 @click.option(
-    "--kind", type=click.Choice(["causes", "signatures", "all"]), default="all", show_default=True, help="What to list."
+    "--kind",
+    type=click.Choice(["causes", "signatures", "prefixes", "layouts", "all"]),
+    default="all",
+    show_default=True,
+    help="What to list.",
 )
 @click.option(
     "--unearned",
@@ -32,7 +36,7 @@ def command() -> None:
 @options.language_option
 @options.debug_option
 def list_(kind: str, unearned: bool, chosen: str, rules_dirs: tuple[Path, ...], lang: str, debug: bool) -> None:
-    """List the causes and signatures in use."""
+    """List the causes, signatures, prefixes and layouts in use."""
     from nccl_triage.engine import load
 
     rules = load.load(rules_dirs)
@@ -64,6 +68,11 @@ def list_(kind: str, unearned: bool, chosen: str, rules_dirs: tuple[Path, ...], 
             {"kind": "signature", "id": s.id, "group": s.role, "text": s.meaning, "where": s.where}
             for s in rules.signatures.values()
         ]
+    for name, one, parts in (("prefixes", "prefix", rules.prefixes.rows), ("layouts", "layout", rules.layouts.rows)):
+        if kind in (name, "all"):
+            rows += [
+                {"kind": one, "id": r.id, "group": one, "text": r.meaning, "where": r.where} for r in parts.values()
+            ]
     if chosen == "json":
         import orjson
 
@@ -81,12 +90,17 @@ def list_(kind: str, unearned: bool, chosen: str, rules_dirs: tuple[Path, ...], 
 @options.rules_options
 @options.debug_option
 def show(rule: str, rules_dirs: tuple[Path, ...], debug: bool) -> None:
-    """Show the definition of one cause or signature."""
+    """Show the definition of one cause, signature, prefix or layout."""
     from nccl_triage.engine import load
     from nccl_triage.engine.load import definition
 
     rules = load.load(rules_dirs)
-    found = rules.causes.get(rule) or rules.signatures.get(rule)
+    found = (
+        rules.causes.get(rule)
+        or rules.signatures.get(rule)
+        or rules.prefixes.rows.get(rule)
+        or rules.layouts.rows.get(rule)
+    )
     if found is None:
         raise UsageError("there is no rule {rule!r}", remedy="nccl-triage rules list", rule=rule)
     for line in (f"# {found.where}", *definition(found.where, rule).split("\n")):

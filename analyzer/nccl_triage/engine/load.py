@@ -13,7 +13,9 @@ from nccl_triage.engine import nodes, rule_cache
 from nccl_triage.engine.nodes import Node
 from nccl_triage.engine.pattern import Pattern, SearchBudget
 from nccl_triage.engine.read_causes import read_cause, read_missing_evidence, share_consequences
+from nccl_triage.engine.read_layouts import read_layouts
 from nccl_triage.engine.read_metric_formats import check_names, read_metric_formats
+from nccl_triage.engine.read_prefixes import read_prefixes
 from nccl_triage.engine.read_signatures import read_activity, read_signature
 from nccl_triage.engine.rule_cache import AnchorTable
 from nccl_triage.engine.schema import ProducerRow, RuleSet, Support
@@ -25,7 +27,10 @@ if TYPE_CHECKING:
     from importlib.abc import Traversable
 
 #: The folders of rules that a diagnosis reads. A user's folder of rules may have the same.
-KINDS = ("signatures", "causes", "producers", "terms", "missing_evidence", "series", "stacks")
+KINDS = (
+    *("signatures", "causes", "producers", "terms", "missing_evidence", "series", "stacks"),
+    *("prefixes", "layouts"),
+)
 
 #: Limits of a user's folder of rules: files and folders, and bytes.
 MAX_FILES, MAX_BYTES = 5_000, 64 << 20
@@ -120,6 +125,9 @@ class _FolderReader:
         self._into, self._user, self._table = into, user, table
         self._supports: list[Support] = []
         self._produced: list[ProducerRow] = []
+        #: Files of prefixes and layouts, which share parts of their patterns.
+        self._prefix_files: list[Node] = []
+        self._layout_files: list[Node] = []
         self._errors = nodes.ErrorCollector()
 
     def file(self, kind: str, path: str, text: str) -> None:
@@ -130,6 +138,8 @@ class _FolderReader:
 
     def finish(self) -> None:
         """Raise the errors, if there are any; else add the evidence of messages and producers to the causes."""
+        read_prefixes(self._prefix_files, self._user, self._into.prefixes, self._errors)
+        read_layouts(self._layout_files, self._user, self._into.layouts, self._errors)
         self._errors.raise_collected()
         attach(self._into.causes, self._supports, self._produced)
         share_consequences(self._into.causes)
@@ -170,6 +180,12 @@ class _FolderReader:
 
     def _series(self, root: Node, path: str) -> None:
         read_metric_formats(root, self._user, self._into.series)
+
+    def _prefixes(self, root: Node, path: str) -> None:
+        self._prefix_files.append(root)
+
+    def _layouts(self, root: Node, path: str) -> None:
+        self._layout_files.append(root)
 
     def _signatures(self, root: Node, path: str) -> None:
         part = root.keys(("program", "signatures"), ("title",))

@@ -79,14 +79,19 @@ class Pattern:
 
     def search(self, text: str) -> Any:
         """Return the first match in a text, or None; a user's pattern that takes too long does not match."""
-        if not self.user:
-            return self.compiled.search(text)
+        return self._limited("search", text) if self.user else self.compiled.search(text)
+
+    def match(self, text: str) -> Any:
+        """Return the match at the beginning of a text, or None; a user's pattern that takes too long does not match."""
+        return self._limited("match", text) if self.user else self.compiled.match(text)
+
+    def _limited(self, method: str, text: str) -> Any:
         budget = self.budget
         if not budget.allows(self.source):
             return None
         started = time.thread_time()
         try:
-            return self.compiled.search(text, timeout=self.USER_TIMEOUT)
+            return getattr(self.compiled, method)(text, timeout=self.USER_TIMEOUT)
         except TimeoutError:
             return None
         finally:

@@ -276,3 +276,73 @@ def _allow_any(items: Any, digits: frozenset[int]) -> None:
             del items[index]
         else:
             raise ValueError(f"{op} depends on digits")
+
+
+@lru_cache(maxsize=4096)
+def least_width(pattern: str) -> int:
+    """Return how many characters a match has at least; raises ``re.error`` for an invalid pattern."""
+    return int(PARSER.parse(pattern).getwidth()[0])
+
+
+@lru_cache(maxsize=4096)
+def groups_of(pattern: str) -> tuple[str, ...]:
+    """Return the named groups of a pattern, in order; raises ``re.error`` for an invalid pattern."""
+    return tuple(PARSER.parse(pattern).state.groupdict)
+
+
+def digits_of_group(pattern: str, group: str) -> int | None:
+    """Return how many digits a named group can hold at most; None if it can hold anything else, but for a minus."""
+    tree = PARSER.parse(pattern)
+    found = _group(tree, tree.state.groupdict[group])
+    if found is None or not _only_digits(found):
+        return None
+    return int(found.getwidth()[1])
+
+
+def _group(items: Any, number: int) -> Any:
+    """Return what stands in a numbered group, None if it is not in this part of a parse tree."""
+    for op, argument in items:
+        if op is CONSTANTS.SUBPATTERN and argument[0] == number:
+            return argument[3]
+        if op is CONSTANTS.BRANCH:
+            inner = argument[1]
+        elif op is CONSTANTS.SUBPATTERN:
+            inner = [argument[3]]
+        elif op in _REPEATS:
+            inner = [argument[2]]
+        elif op is getattr(CONSTANTS, "ATOMIC_GROUP", None):
+            inner = [argument]
+        else:
+            continue
+        for part in inner:
+            found = _group(part, number)
+            if found is not None:
+                return found
+    return None
+
+
+def _only_digits(items: Any) -> bool:
+    """Tell whether a part of a parse tree matches digits only, with an optional minus before them."""
+    for place, (op, argument) in enumerate(items):
+        if op in _REPEATS:
+            if list(argument[2]) == [(CONSTANTS.LITERAL, ord("-"))] and place == 0 and argument[1] == 1:
+                continue
+            fine = _only_digits(argument[2])
+        elif op is CONSTANTS.LITERAL:
+            fine = argument in _DIGITS
+        elif op is CONSTANTS.IN:
+            fine = all(
+                (kind is CONSTANTS.CATEGORY and value is CONSTANTS.CATEGORY_DIGIT)
+                or (kind is CONSTANTS.LITERAL and value in _DIGITS)
+                or (kind is CONSTANTS.RANGE and {value[0], value[1]} <= _DIGITS)
+                for kind, value in argument
+            )
+        elif op is CONSTANTS.BRANCH:
+            fine = all(map(_only_digits, argument[1]))
+        elif op is CONSTANTS.SUBPATTERN:
+            fine = _only_digits(argument[3])
+        else:
+            fine = op in (CONSTANTS.AT, CONSTANTS.ASSERT, CONSTANTS.ASSERT_NOT)
+        if not fine:
+            return False
+    return True

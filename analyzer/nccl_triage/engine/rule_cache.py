@@ -19,7 +19,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from nccl_triage import gc_tuning
-from nccl_triage.engine import cache, expression, metric_formats, pattern, regex_analysis, schema
+from nccl_triage.engine import (
+    cache,
+    expression,
+    line_prefixes,
+    metric_formats,
+    path_layouts,
+    pattern,
+    regex_analysis,
+    schema,
+)
 from nccl_triage.engine.nodes import Node
 from nccl_triage.engine.regex_analysis import Anchors, required_literals
 from nccl_triage.engine.schema import RuleSet, StoryTable
@@ -35,7 +44,7 @@ def _classes() -> dict[tuple[str, str], type]:
     """Return the allowed classes by module and name: those of rules, of patterns and of conditions."""
     return {
         (kind.__module__, kind.__name__): kind
-        for module in (pattern, schema, metric_formats, expression, regex_analysis)
+        for module in (pattern, schema, metric_formats, line_prefixes, path_layouts, expression, regex_analysis)
         for kind in vars(module).values()
         if isinstance(kind, type)
         and kind.__module__ == module.__name__

@@ -7,7 +7,9 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from nccl_triage.engine.expression import Expression
+from nccl_triage.engine.line_prefixes import PrefixRules
 from nccl_triage.engine.metric_formats import SeriesRules
+from nccl_triage.engine.path_layouts import LayoutRules
 from nccl_triage.engine.pattern import Pattern
 from nccl_triage.engine.regex_analysis import Anchors
 from nccl_triage.lazy_regex import lazily
@@ -425,7 +427,7 @@ class StoryTable(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class RuleSet:
-    """All rules in use: signatures, causes, missing evidence, metric formats, activities of stacks, terms of conditions."""
+    """All rules in use: signatures, causes, missing evidence, metric formats, activities of stacks, terms, prefixes, layouts."""
 
     signatures: dict[str, Signature]
     causes: dict[str, Cause]
@@ -435,6 +437,8 @@ class RuleSet:
     activities: dict[str, Activity] = field(default_factory=dict)
     premises: dict[str, Premise] = field(default_factory=dict)
     words: dict[str, Words] = field(default_factory=dict)
+    prefixes: PrefixRules = field(default_factory=PrefixRules)
+    layouts: LayoutRules = field(default_factory=LayoutRules)
     #: The files of the rules that are not shipped.
     foreign: frozenset[str] = frozenset()
 

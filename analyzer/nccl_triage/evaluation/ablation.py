@@ -23,6 +23,7 @@ from nccl_triage.evaluation.cases import LabelledCase
 from nccl_triage.evaluation.run import outcome_of
 from nccl_triage.evaluation.score import CaseOutcome, Scores, measure
 from nccl_triage.execution.reading import scan_source
+from nccl_triage.ingest.layouts import LayoutReader
 from nccl_triage.ingest.sources import find_sources
 from nccl_triage.observations.store import Observations
 from nccl_triage.scan.scanner import Scanner
@@ -68,9 +69,9 @@ def without_decisive(rules: RuleSet, cause: str) -> RuleSet:
     return replace(rules, signatures=kept)
 
 
-def scan_case(case: LabelledCase, scanner: Scanner) -> Observations:
+def scan_case(case: LabelledCase, scanner: Scanner, names: LayoutReader) -> Observations:
     """Return what one scanner observes in the log of a case."""
-    sources, notes = find_sources([str(case.log)], None)
+    sources, notes = find_sources([str(case.log)], None, names=names)
     found = Observations()
     for source in sources:
         found.absorb(scan_source(source, scanner))
@@ -82,16 +83,16 @@ def scan(
     cases: Sequence[LabelledCase], rules: RuleSet, progress: Callable[[int], None] | None = None
 ) -> list[ScannedCase]:
     """Scan every case twice; one scanner for each cause is built once."""
-    scanner = Scanner(rules)
+    scanner, names = Scanner(rules), LayoutReader(rules.layouts)
     fewer: dict[str, tuple[RuleSet, Scanner]] = {}
     found = []
     for number, case in enumerate(cases, 1):
-        full = scan_case(case, scanner)
+        full = scan_case(case, scanner, names)
         if case.cause not in fewer:
             reduced = without_decisive(rules, case.cause)
             fewer[case.cause] = (reduced, scanner if reduced is rules else Scanner(reduced))
         reduced, other = fewer[case.cause]
-        withheld = full if other is scanner else scan_case(case, other)
+        withheld = full if other is scanner else scan_case(case, other, names)
         found.append(ScannedCase(case, full, withheld, rules, reduced))
         if progress is not None:
             progress(number)

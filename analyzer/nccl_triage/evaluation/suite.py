@@ -10,6 +10,8 @@ from typing import Literal
 from nccl_triage import resources
 from nccl_triage.api import diagnose
 from nccl_triage.checks import causes, commands, earned, knowledge, names, placeholders, samples, story
+from nccl_triage.checks.layouts import check_layouts
+from nccl_triage.checks.prefixes import check_prefixes
 from nccl_triage.checks.problem import RuleProblem
 from nccl_triage.diagnosis.case import fact_names
 from nccl_triage.diagnosis.culprit import METHODS, ways
@@ -37,6 +39,8 @@ def check_all(rules: RuleSet, healthy: Sequence[Path] = (), corpora: Sequence[Pa
     findings += commands.check(rules)
     findings += samples.check_activities(rules)
     findings += samples.check_series(rules)
+    findings += check_prefixes(rules)
+    findings += check_layouts(rules)
     findings += knowledge.check(rules)
     findings += story.check_story(rules)
     findings += check_earned(rules, corpora)

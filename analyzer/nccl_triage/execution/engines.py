@@ -11,6 +11,7 @@ from typing import Any, BinaryIO, Protocol
 from nccl_triage.engine.schema import RuleSet
 from nccl_triage.execution.reading import Progress, ReadingProgress, SourcePart, cut, grouped, scan_part, worthwhile
 from nccl_triage.ingest import context_lines
+from nccl_triage.ingest.layouts import LayoutReader
 from nccl_triage.ingest.sources import Source, check_read, find_sources
 from nccl_triage.observations.store import Foresight, Observations
 from nccl_triage.scan.scanner import scanner_for
@@ -125,7 +126,8 @@ class LocalEngine:
 
     def scan(self, arguments: Sequence[str], rules: RuleSet, progress: Progress | None) -> Observations:
         """See ``Engine``."""
-        sources, notes = find_sources(arguments, self._stdin, self._since, links=self._links)
+        names = LayoutReader(rules.layouts)
+        sources, notes = find_sources(arguments, self._stdin, self._since, links=self._links, names=names)
         self._sources = sources
         with self._stop.listening() if self._stop is not None else nullcontext():
             found = scan_sources(sources, rules, jobs=self._jobs, progress=progress, stop=self._stop)

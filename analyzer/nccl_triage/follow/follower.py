@@ -19,7 +19,8 @@ from nccl_triage.execution.reading import scan_source
 from nccl_triage.follow.followed_log import FollowedArchive, FollowedLog, may_grow, open_tail, same_writer
 from nccl_triage.follow.heartbeats import Heartbeats
 from nccl_triage.ingest import sniff, walk
-from nccl_triage.ingest.layouts import strip_compression
+from nccl_triage.ingest.layout_conditions import strip_compression
+from nccl_triage.ingest.layouts import LayoutReader
 from nccl_triage.ingest.sources import STDIN_NAMES, Source, check_read, find_sources
 from nccl_triage.ingest.tail import FileTail, PipeTail
 from nccl_triage.observations.event import Event
@@ -52,6 +53,7 @@ class Follower:
         self.missing: InputError | None = None
         self.logs: list[FollowedLog] = []
         self._scanner = scanner_for(rules)
+        self._names = LayoutReader(rules.layouts)
         self._archives: dict[str, FollowedArchive] = {}
         self._read: list[Observations] = []
         self._order: dict[str, int] = {}
@@ -215,7 +217,7 @@ class Follower:
             return
         started = time.monotonic()
         try:
-            sources, self._notes = find_sources(self._arguments, None, links=self._links)
+            sources, self._notes = find_sources(self._arguments, None, links=self._links, names=self._names)
             self.missing = None
         except InputError as error:
             sources, self.missing = [], error
@@ -258,7 +260,7 @@ class Follower:
             self._begin(source, tail)
 
     def _take_stdin(self, stdin: BinaryIO) -> None:
-        source = find_sources(["-"], stdin)[0][0]
+        source = find_sources(["-"], stdin, names=None)[0][0]
         try:
             descriptor = stdin.fileno()
         except (OSError, io.UnsupportedOperation):  # not a real file: all of it is available

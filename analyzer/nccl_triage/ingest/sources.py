@@ -19,7 +19,8 @@ from nccl_triage import messages, tool_reports
 from nccl_triage.errors import InputError
 from nccl_triage.ingest import layouts, sniff, walk, watched
 from nccl_triage.ingest.compression import HEAD, detect, look_ahead, open_stream, read_up_to
-from nccl_triage.ingest.layouts import Siblings, strip_compression
+from nccl_triage.ingest.layout_conditions import Siblings, strip_compression
+from nccl_triage.ingest.layouts import LayoutReader
 from nccl_triage.ingest.watched import Watch
 from nccl_triage.observations.store import SourceInfo
 from nccl_triage.tool_reports import ToolReport
@@ -157,12 +158,13 @@ def _is_there(path: Path) -> bool:
 class _Finder:
     """The sources found so far."""
 
-    def __init__(self, stdin: BinaryIO | None, since: float | None, links: bool = False) -> None:
+    def __init__(self, stdin: BinaryIO | None, since: float | None, links: bool, names: LayoutReader | None) -> None:
         self.sources: list[Source] = []
         self.notes = Notes()
         self._stdin = stdin
         self._since = since
         self._links = links
+        self._names = names
         self._seen: set[tuple[int, int]] = set()
         self._siblings: dict[Path, Siblings] = {}
 
@@ -256,18 +258,21 @@ class _Finder:
         return False, None
 
     def _add(self, path: Path, size: int | None, report: ToolReport | None = None) -> None:
+        info = SourceInfo(path="") if self._names is None else self._read_name(self._names, path)
+        info.path = display_name(path)
+        self.sources.append(Source(info.path, info, file=path, size=size, report=report))
+
+    def _read_name(self, names: LayoutReader, path: Path) -> SourceInfo:
         # Not resolve(): a link's own name says more than that of what it points to.
         absolute = path.absolute()
         folder = absolute.parent
         if folder not in self._siblings:
             try:
-                names = [entry.name for entry in folder.iterdir()]
+                inside = [entry.name for entry in folder.iterdir()]
             except OSError:
-                names = []
-            self._siblings[folder] = Siblings(names)
-        info = layouts.read_path(absolute.as_posix(), self._siblings[folder])
-        info.path = display_name(path)
-        self.sources.append(Source(info.path, info, file=path, size=size, report=report))
+                inside = []
+            self._siblings[folder] = Siblings(inside)
+        return names.read(absolute.as_posix(), self._siblings[folder])
 
 
 def _near(arguments: Sequence[str]) -> str | None:
@@ -286,7 +291,12 @@ def _near(arguments: Sequence[str]) -> str | None:
 
 
 def find_sources(
-    arguments: Sequence[str], stdin: BinaryIO | None, since: float | None = None, *, links: bool = False
+    arguments: Sequence[str],
+    stdin: BinaryIO | None,
+    since: float | None = None,
+    *,
+    names: LayoutReader | None,
+    links: bool = False,
 ) -> tuple[list[Source], list[str]]:
     """Return the sources that the arguments name, in their order, and notes on what was left out and why.
 
@@ -294,9 +304,9 @@ def find_sources(
     standard input is read unless it is a terminal. A file reached twice is read once; a named pipe is read
     when it is named, not when a folder holds it. With ``since`` (seconds of the epoch) files in folders that were
     last written before are left out. Links in folders are followed within the folder that was named, with ``links``
-    anywhere; what the kernel shows as files is never read. Raises InputError when nothing readable is left.
+    anywhere; what the kernel shows as files is never read. ``names`` reads what their paths say; with None these say nothing. Raises InputError when nothing readable is left.
     """
-    finder = _Finder(stdin, since, links)
+    finder = _Finder(stdin, since, links, names)
     if arguments:
         for argument in arguments:
             finder.argument(argument)

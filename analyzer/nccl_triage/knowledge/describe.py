@@ -28,7 +28,7 @@ from nccl_triage.knowledge.report_advice import staged_steps
 from nccl_triage.knowledge.variables import shipped
 from nccl_triage.lazy_regex import lazily
 from nccl_triage.observations.kinds import KINDS
-from nccl_triage.parsers.wrappers import peel
+from nccl_triage.parsers.wrappers import PrefixReader
 
 
 def titles(ids: Iterable[str], rules: RuleSet) -> list[Data]:
@@ -95,7 +95,7 @@ def symptom(item: Symptom, rules: RuleSet) -> Data:
         "kind": "symptom",
         "id": item.id,
         "sees": item.sees,
-        "message": _HEADER.sub("", peel(item.sees).text.strip()),
+        "message": _HEADER.sub("", PrefixReader(rules.prefixes).peel(item.sees).text.strip()),
         "signatures": list(item.signatures),
         "tells": item.tells,
         "urgency": item.urgency,

@@ -140,9 +140,9 @@ def line(query: str, rules: RuleSet) -> list[KnowledgeItem]:
     if len(query) < _LINE or " " not in query.strip():
         return []
     from nccl_triage.engine import match
-    from nccl_triage.parsers.wrappers import peel
+    from nccl_triage.parsers.wrappers import PrefixReader
 
-    message = peel(query).text
+    message = PrefixReader(rules.prefixes).peel(query).text
     lowered = query.lower()
     likely = [
         signature

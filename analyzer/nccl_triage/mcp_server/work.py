@@ -58,7 +58,7 @@ def _excerpt(request: Request, stop: ReadingStop) -> dict[str, Any]:
     from nccl_triage.ingest import context_lines
     from nccl_triage.ingest.sources import find_sources
 
-    sources, _ = find_sources([request["path"]], None)
+    sources, _ = find_sources([request["path"]], None, names=None)
     for source in sources:
         for found in context_lines.read(source, [request["line"]], request["around"]):
             return {"excerpt": found}

@@ -12,7 +12,7 @@ except ImportError:  # a node of a cluster that has Python only
 from nccl_triage.numbers import whole
 from nccl_triage.observations.event import Context
 from nccl_triage.parsers import times
-from nccl_triage.parsers.line_context import set_place, set_time
+from nccl_triage.parsers.context_fields import set_place, set_time
 
 _MESSAGE = (
     "msg",

@@ -9,21 +9,10 @@ from __future__ import annotations
 import itertools
 import re
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 from nccl_triage.lazy_regex import lazily
 
-#: Forms that need no learning: quotes, numbered lines, ``grep -Hn``.
-_FORMS = (
-    lazily(r"(?:> ?){1,4}"),
-    lazily(r"\s{0,8}(?P<number>\d{1,9})\t"),
-    lazily(r"(?P<number>\d{1,9}):"),
-    lazily(r"\s{0,8}(?P<number>\d{1,9})(?::|\t|\s?\|) ?"),
-    lazily(r"\s{0,8}(?P<number>\d{1,9}) {1,4}"),
-    lazily(r"[^\s:]{1,200}:(?P<number>\d{1,9})[:-]"),
-)
-#: The cells before the last one of a table with commas, whose texts stand in quotes.
-_CELLS = lazily(r'(?:"[^"]{0,80}",|[^",\s]{0,80},){0,8}"')
 _DIGITS = lazily(r"[0-9]+")
 _END = lazily(r"[^\s|:>\])]*$")
 #: Shares of the lines that must begin so (of few all but one, the head of a table), and that must be better known
@@ -37,11 +26,24 @@ LEAST, LONGEST = 4, 200
 MANY = 8
 
 
-class LearnedPrefix(NamedTuple):
-    """A prefix of the lines of a source; with ``cells`` the last table cell holds the line, its quotes doubled."""
+class BeginningMatcher(Protocol):
+    """What matches the beginnings of lines."""
 
-    pattern: re.Pattern[str]
+    def match(self, text: str, /) -> re.Match[str] | None:
+        """Return the match at the beginning of a text."""
+        ...
+
+
+class LearnedPrefix(NamedTuple):
+    """A prefix of the lines of a source; with ``cells`` the last table cell holds the line, its quotes doubled.
+
+    ``counter`` is the group that counts lines.
+    """
+
+    pattern: BeginningMatcher
     cells: bool = False
+    counter: str | None = None
+    id: str = "learned"
 
     def without(self, line: str) -> str | None:
         """Return the line without it, or None if the line does not begin with it."""
@@ -52,17 +54,37 @@ class LearnedPrefix(NamedTuple):
         return rest.rstrip().removesuffix('"').replace('""', '"') if self.cells else rest
 
 
-def learn(lines: Sequence[str], known: Callable[[Sequence[str]], int]) -> LearnedPrefix | None:
-    """Return the prefix of nearly all lines that hides what they are; ``known`` counts lines that are recognised."""
+class CopiedForm(NamedTuple):
+    """What copying, quoting or searching a log puts before its lines; ``when`` is one of ``COPIES`` (``line_prefixes``)."""
+
+    id: str
+    pattern: BeginningMatcher
+    when: str
+    counter: str | None = None
+    cells: bool = False
+
+    @property
+    def prefix(self) -> LearnedPrefix:
+        """The form as the prefix of a source."""
+        return LearnedPrefix(self.pattern, self.cells, self.counter, self.id)
+
+
+def learn(
+    lines: Sequence[str], known: Callable[[Sequence[str]], int], forms: Sequence[CopiedForm]
+) -> LearnedPrefix | None:
+    """Return the prefix of nearly all lines that hides what they are; ``known`` counts lines that are recognised.
+
+    ``forms`` need no learning.
+    """
     if len(lines) < LEAST:
         return None
-    certain = _certain(lines) if len(lines) >= MANY else None
+    certain = _certain(lines, forms) if len(lines) >= MANY else None
     if certain is not None:
         return certain
     best = None
     if known(lines[:PROBE]) <= (1 - GAIN) * len(lines[:PROBE]):  # else too little is hidden to look any further
         most = known(lines) + max(2, int(GAIN * len(lines))) - 1
-        for candidate in (*map(LearnedPrefix, _FORMS), LearnedPrefix(_CELLS, cells=True), *_common(lines)):
+        for candidate in (*(form.prefix for form in forms), *_common(lines)):
             rests = [rest for line in lines if (rest := candidate.without(line)) is not None]
             if _fits(candidate, lines) and (found := known(rests)) > most:
                 best, most = candidate, found
@@ -79,14 +101,19 @@ def _indent(lines: Sequence[str]) -> LearnedPrefix | None:
     return LearnedPrefix(re.compile(rf"[ \t]{{{min(least, LONGEST)}}}")) if least else None
 
 
-def _certain(lines: Sequence[str]) -> LearnedPrefix | None:
+def _certain(lines: Sequence[str], forms: Sequence[CopiedForm]) -> LearnedPrefix | None:
     """Return what only a quote, ``cat -n`` or ``grep -n`` puts before lines, in whatever they are known."""
-    quote, tab, colon = map(LearnedPrefix, _FORMS[:3])
-    if any(_fits(one, lines) for one in (quote, tab)):
-        return quote if _fits(quote, lines) else tab
-    # `srun --label` puts a blank behind the number of a task.
-    close = any(not rest[:1].isspace() for line in lines if (rest := colon.without(line)))
-    return colon if close and _fits(colon, lines) else None
+    for form in forms:
+        if form.when == "surely" and _fits(form.prefix, lines):
+            return form.prefix
+        if form.when == "surely-unless-spaced" and _close(form.prefix, lines) and _fits(form.prefix, lines):
+            return form.prefix
+    return None
+
+
+def _close(candidate: LearnedPrefix, lines: Sequence[str]) -> bool:
+    """Tell whether the lines go on at once: `srun --label` puts a blank behind the number of a task."""
+    return any(not rest[:1].isspace() for line in lines if (rest := candidate.without(line)))
 
 
 def _fits(candidate: LearnedPrefix, lines: Sequence[str]) -> bool:
@@ -97,7 +124,9 @@ def _fits(candidate: LearnedPrefix, lines: Sequence[str]) -> bool:
 
 def _rises(candidate: LearnedPrefix, lines: Sequence[str]) -> bool:
     """Tell whether what counts lines counts up; of other candidates True."""
-    numbers = [int(m.groupdict().get("number") or -1) for line in lines if (m := candidate.pattern.match(line))]
+    if candidate.counter is None:
+        return True
+    numbers = [int(m[candidate.counter] or -1) for line in lines if (m := candidate.pattern.match(line))]
     return -1 in numbers or all(one < two for one, two in itertools.pairwise(numbers))
 
 

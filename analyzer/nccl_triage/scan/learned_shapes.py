@@ -15,7 +15,7 @@ from typing import NamedTuple
 from nccl_triage.engine.schema import Signature
 from nccl_triage.lazy_regex import lazily
 from nccl_triage.observations.store import Bucket, Observations
-from nccl_triage.parsers.wrappers import FOLDED, WrapperProfile, speaker_of
+from nccl_triage.parsers.wrappers import FOLDED, PrefixReader, WrapperProfile
 from nccl_triage.scan.digit_folding import Pick
 from nccl_triage.scan.interest import Interest
 from nccl_triage.scan.learned_fields import FieldPositions, PositionsByNumber
@@ -172,7 +172,8 @@ def _beginnings(lines: Sequence[str]) -> frozenset[str]:
 class _Beginnings:
     """The prefixes of sources by how their lines begin, and by who speaks in which order where the lines may tell."""
 
-    def __init__(self) -> None:
+    def __init__(self, prefixes: PrefixReader) -> None:
+        self._speaker_of = prefixes.speaker_of
         self._known: dict[frozenset[str], WrapperProfile] = {}
         self._of_speakers: dict[tuple[frozenset[str], tuple[str, ...]], WrapperProfile] = {}
 
@@ -180,7 +181,7 @@ class _Beginnings:
         """Return the prefixes of lines, of which the beginnings are given, if such lines were sniffed before."""
         found = self._known.get(beginnings)
         if found is None and self._of_speakers and len(lines) <= 2 * FEW:
-            found = self._of_speakers.get((beginnings, tuple(map(speaker_of, lines))))
+            found = self._of_speakers.get((beginnings, tuple(map(self._speaker_of, lines))))
         return found
 
     def keep(self, lines: Sequence[str], beginnings: frozenset[str], profile: WrapperProfile) -> None:
@@ -190,21 +191,22 @@ class _Beginnings:
         for known in (self._known, self._of_speakers):
             if len(known) >= MAX_PROFILES * MAX_BEGINNINGS:
                 known.clear()
-        if not any(map(speaker_of, beginnings)):
+        if not any(map(self._speaker_of, beginnings)):
             self._known[beginnings] = profile
         elif len(lines) <= 2 * FEW:
-            self._of_speakers[beginnings, tuple(map(speaker_of, lines))] = profile
+            self._of_speakers[beginnings, tuple(map(self._speaker_of, lines))] = profile
 
 
 class LearnedShapesByProfile:
     """The learned shapes by the prefixes of their sources."""
 
-    def __init__(self) -> None:
+    def __init__(self, prefixes: PrefixReader) -> None:
+        self._prefixes = prefixes
         self._known: list[tuple[WrapperProfile, LearnedShapes]] = []
         #: Sources in a row of which a few lines told the same as all that were looked at.
         self._told_by_few = 0
         #: What all of the first lines of sources told, and a few of them.
-        self._by_all, self._by_some = _Beginnings(), _Beginnings()
+        self._by_all, self._by_some = _Beginnings(prefixes), _Beginnings(prefixes)
         self._few: tuple[Sequence[str], WrapperProfile] = ((), WrapperProfile())
 
     def sniff(self, first: Sequence[str]) -> WrapperProfile:
@@ -224,11 +226,11 @@ class LearnedShapesByProfile:
 
     def _sniff_lines(self, first: Sequence[str]) -> WrapperProfile:
         if len(first) <= FEW:
-            return WrapperProfile.sniff(first)
+            return self._prefixes.sniff(first)
         few = self._by_few(first)
         if self._told_by_few >= ENOUGH and any(few == known for known, _ in self._known):
             return few
-        profile = WrapperProfile.sniff(first)
+        profile = self._prefixes.sniff(first)
         self._told_by_few = self._told_by_few + 1 if few == profile else 0
         return profile
 
@@ -239,7 +241,7 @@ class LearnedShapesByProfile:
             beginnings = _beginnings(few)
             profile = self._by_some.get(few, beginnings)
             if profile is None:
-                profile = WrapperProfile.sniff(few)
+                profile = self._prefixes.sniff(few)
                 self._by_some.keep(few, beginnings, profile)
             self._few = few, profile
         return self._few[1]

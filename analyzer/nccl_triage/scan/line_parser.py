@@ -10,7 +10,7 @@ from nccl_triage.engine.schema import Signature
 from nccl_triage.observations.event import MAX_TEXT, Event
 from nccl_triage.observations.store import SourceInfo
 from nccl_triage.parsers import STATEFUL, line_context, templates, times, unknown_errors
-from nccl_triage.parsers.wrappers import Peeled, WrapperProfile, peel
+from nccl_triage.parsers.wrappers import Peeled, PrefixReader, WrapperProfile
 from nccl_triage.scan.literals import LineKind
 from nccl_triage.scan.measurements import LINK, CurveSampler, LinkCollector
 
@@ -37,8 +37,9 @@ class LineEffect(NamedTuple):
 class LineParser:
     """Reads the lines of one source; ``profile`` are its prefixes, once its first lines are known."""
 
-    def __init__(self, info: SourceInfo, curves: CurveSampler) -> None:
+    def __init__(self, info: SourceInfo, curves: CurveSampler, prefixes: PrefixReader) -> None:
         self.profile = WrapperProfile()
+        self._prefixes = prefixes
         self._info = info
         self._curves = curves
         #: A time with a year, of the line that had one last.
@@ -50,13 +51,13 @@ class LineParser:
 
     def peel(self, text: str) -> Peeled:
         """Return a line without its prefixes, its context completed."""
-        peeled = peel(text, self.profile)
+        peeled = self._prefixes.peel(text, self.profile)
         self.complete(peeled)
         return peeled
 
     def parse(self, text: str, signatures: Iterable[Signature]) -> ParsedLine:
         """Return what a line says by itself, without what the file's name and other lines add."""
-        peeled = peel(text, self.profile)
+        peeled = self._prefixes.peel(text, self.profile)
         return ParsedLine(peeled, list(match.matches(signatures, peeled.text, text)))
 
     def complete(self, peeled: Peeled) -> None:
@@ -101,7 +102,7 @@ class LineParser:
 
     def states_numbers(self, text: str, formats: tuple[str, ...]) -> bool:
         """Tell whether a line with literals of these formats states numbers of a curve."""
-        return self._curves.reads(peel(text, self.profile), formats)
+        return self._curves.reads(self._prefixes.peel(text, self.profile), formats)
 
     def effect(self, text: str, kind: LineKind) -> LineEffect | None:
         """Return what a line would add, without values that only its kept events show; None if each such line must be read."""

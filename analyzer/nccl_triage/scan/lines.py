@@ -14,7 +14,7 @@ from nccl_triage.engine import match
 from nccl_triage.engine.schema import Signature
 from nccl_triage.observations.store import KEEP_LAST, Observations, SourceInfo
 from nccl_triage.parsers.series import SeriesReader
-from nccl_triage.parsers.wrappers import Peeled, WrapperProfile
+from nccl_triage.parsers.wrappers import Peeled, PrefixReader, WrapperProfile
 from nccl_triage.scan.event_collector import Additions, EventCollector
 from nccl_triage.scan.learned_fields import FieldPositions
 from nccl_triage.scan.learned_shapes import LearnedShapesByProfile
@@ -51,19 +51,20 @@ class LineScan:
         self,
         prefilter: Prefilter,
         series: SeriesReader,
+        prefixes: PrefixReader,
         info: SourceInfo,
         result: Observations | None = None,
         learned: LearnedShapesByProfile | None = None,
     ) -> None:
         self.result = result if result is not None else Observations()
         self._prefilter = prefilter
-        self._series = series
+        self._series, self._prefixes = series, prefixes
         self._info = info
         #: Whether lines that repeat others are counted.
         self._counts = True
-        self._learned = LearnedShapesByProfile() if learned is None else learned
+        self._learned = LearnedShapesByProfile(prefixes) if learned is None else learned
         self._curves = CurveSampler(series, info.path, self.result.curves)
-        self._parser = LineParser(info, self._curves)
+        self._parser = LineParser(info, self._curves, prefixes)
         self._shapes = Shapes(self._parser, prefilter)
         self.events = EventCollector(info, self.result, self._parser)
         self.profile = WrapperProfile()
@@ -79,6 +80,10 @@ class LineScan:
         self._shapes.learned = learned = self._learned.of(profile)
         #: What sources taught that are like this one.
         self.alike = learned.alike(self._info.path)
+
+    def wrapped(self, text: str) -> bool:
+        """Tell whether a line of this source begins with a prefix."""
+        return bool(self._prefixes.peel(text, self.profile).wrappers)
 
     def sniff(self, first: Sequence[str]) -> None:
         """Learn from the first lines of the source which prefixes it has."""
@@ -233,7 +238,7 @@ class LineScan:
 
     def continued(self, result: Observations) -> LineScan:
         """Return a scan that goes on from here into another result, and reads every line in full."""
-        other = LineScan(self._prefilter, self._series, self._info, result)
+        other = LineScan(self._prefilter, self._series, self._prefixes, self._info, result)
         other.profile = self.profile
         other._counts = False
         other._parser.go_on_from(self._parser)

@@ -13,6 +13,7 @@ from nccl_triage.ingest.decode import LineReader
 from nccl_triage.observations.store import Observations, SourceInfo
 from nccl_triage.parsers import STATEFUL, unknown_errors
 from nccl_triage.parsers.series import SeriesReader
+from nccl_triage.parsers.wrappers import PrefixReader
 from nccl_triage.scan import measurements, sampling
 from nccl_triage.scan.learned_shapes import LearnedShapesByProfile
 from nccl_triage.scan.lines import TextLine
@@ -30,18 +31,24 @@ class Scanner:
     def __init__(self, rules: RuleSet) -> None:
         openers = {text for parser in STATEFUL for text in parser.OPENERS}
         self._series = SeriesReader(rules.series)
-        self.learned = LearnedShapesByProfile()
+        self._prefixes = PrefixReader(rules.prefixes)
+        self.forget()
         named = [(rule.id, rule.pattern) for rule in rules.signatures.values()]
         named += [(rule.id, rule.pattern) for rule in rules.series.formats.values()]
+        named += [(rule.id, rule.pattern) for rule in rules.prefixes.rows.values() if rule.pattern is not None]
         self._users = [(name, pattern) for name, pattern in named if pattern.user]
         words = [text for text in unknown_errors.LITERALS if text not in openers]
         self._prefilter = make_prefilter(
             rules.signatures.values(), sorted(openers), measurements.literals(self._series), words
         )
 
+    def forget(self) -> None:
+        """Forget what sources taught."""
+        self.learned = LearnedShapesByProfile(self._prefixes)
+
     def scan(self, lines: Iterable[TextLine], info: SourceInfo) -> Observations:
         """Scan the lines of one source; ``info`` is completed by whoever yields them."""
-        run = SourceScan(self._prefilter, self._series, info, self.learned, users=self._users)
+        run = SourceScan(self._prefilter, self._series, self._prefixes, info, self.learned, users=self._users)
         run.read(lines)
         return run.finish()
 
@@ -69,7 +76,8 @@ class Scanner:
     def begin(self, reader: LineReader, info: SourceInfo, result: Observations | None = None) -> BlockScan:
         """Return the scan of a source whose blocks come one by one."""
         return BlockScan(
-            SourceScan(self._prefilter, self._series, info, self.learned, result, users=self._users), reader
+            SourceScan(self._prefilter, self._series, self._prefixes, info, self.learned, result, users=self._users),
+            reader,
         )
 
 
@@ -205,5 +213,5 @@ def scanner_for(rules: RuleSet) -> Scanner:
     if getattr(_last, "rules", None) is not rules:
         _last.scanner, _last.rules = Scanner(rules), rules
     made: Scanner = _last.scanner
-    made.learned = LearnedShapesByProfile()
+    made.forget()
     return made

@@ -17,7 +17,7 @@ from nccl_triage.ingest.sniff import looks_filtered
 from nccl_triage.observations.store import Observations, SourceInfo
 from nccl_triage.parsers import counters
 from nccl_triage.parsers.series import SeriesReader
-from nccl_triage.parsers.wrappers import WrapperProfile
+from nccl_triage.parsers.wrappers import PrefixReader
 from nccl_triage.scan.learned_shapes import AlikeSources, LearnedShapesByProfile
 from nccl_triage.scan.lines import SPEAKER_LINES, LineScan, TextLine
 from nccl_triage.scan.literals import RECORD_STARTS
@@ -47,6 +47,7 @@ class SourceScan:
         self,
         prefilter: Prefilter,
         series: SeriesReader,
+        prefixes: PrefixReader,
         info: SourceInfo,
         learned: LearnedShapesByProfile | None = None,
         result: Observations | None = None,
@@ -55,10 +56,10 @@ class SourceScan:
         """``result`` is where events go; ``users`` are the patterns that may be given up, by the name of their rule."""
         #: Reads the lines that wait for their batch, while the source still grows.
         self._preview: Preview | None = None
-        self._prefilter = prefilter
+        self._prefilter, self._prefixes = prefilter, prefixes
         self._info = info
         self._users = users
-        self._lines = LineScan(prefilter, series, info, result, learned)
+        self._lines = LineScan(prefilter, series, prefixes, info, result, learned)
         self._sampler = BlockSampler(self._lines, prefilter)
         self._batch: list[TextLine] = []
         self._size = 0
@@ -82,7 +83,7 @@ class SourceScan:
     def resume(self, first: Sequence[str]) -> None:
         """Start behind the beginning of a source, whose first lines are known."""
         self._begun = True
-        self._lines.profile = WrapperProfile.sniff(first)
+        self._lines.profile = self._prefixes.sniff(first)
 
     def _flush(self, end: bool = False) -> None:
         """Scan the lines that wait for others; ``end``: there are no others."""
@@ -197,7 +198,7 @@ class SourceScan:
                 break
             if batch[index].text.startswith(BEGINS):
                 # Another launcher may put other prefixes before the lines of its processes.
-                self._lines.profile = WrapperProfile.sniff(texts[index + 1 : index + 1 + SNIFF_LINES])
+                self._lines.profile = self._prefixes.sniff(texts[index + 1 : index + 1 + SNIFF_LINES])
             line, known = batch[index], self._lines.events.faults
             self._lines.take(line.number, line.text, kinds.get(index), index in speakers)
             if self._lines.events.faults > known:
@@ -205,7 +206,7 @@ class SourceScan:
         self._note_speakers(batch, alarms, kinds, speakers)
         if everything:
             read_joined(
-                texts, self._prefilter, self._lines.profile, lambda first, *line: self._lines.join(batch[first], *line)
+                texts, self._prefilter, self._lines.wrapped, lambda first, *line: self._lines.join(batch[first], *line)
             )
 
     def finish(self, at_end: bool = True) -> Observations:

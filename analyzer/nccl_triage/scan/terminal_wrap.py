@@ -10,7 +10,6 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 
 from nccl_triage.engine.schema import Signature
-from nccl_triage.parsers.wrappers import WrapperProfile, peel
 from nccl_triage.scan.prefilter import Prefilter, candidates
 
 #: Widths at which terminals and mailers break lines.
@@ -27,6 +26,8 @@ _NO_NUMBERS = str.maketrans("", "", "0123456789.+-")
 
 #: Reads a joined text by some signatures; its first argument is the index of the first line. Returns whether that told something.
 ReadJoined = Callable[[int, str, Sequence[Signature]], bool]
+#: Tells whether a line begins with a prefix.
+HasPrefix = Callable[[str], bool]
 
 
 def _break_width(lines: Sequence[str]) -> int | None:
@@ -41,12 +42,12 @@ def _break_width(lines: Sequence[str]) -> int | None:
     return longest if near >= 2 else None
 
 
-def _continues(line: str, profile: WrapperProfile) -> bool:
+def _continues(line: str, has_prefix: HasPrefix) -> bool:
     """Tell whether a line can be the rest of the line before it; the break may fall before a blank, not an indent."""
-    return bool(line) and not line.startswith(("  ", "\t", "Traceback", "#")) and not peel(line, profile).wrappers
+    return bool(line) and not line.startswith(("  ", "\t", "Traceback", "#")) and not has_prefix(line)
 
 
-def read_joined(lines: Sequence[str], prefilter: Prefilter, profile: WrapperProfile, read: ReadJoined) -> None:
+def read_joined(lines: Sequence[str], prefilter: Prefilter, has_prefix: HasPrefix, read: ReadJoined) -> None:
     """Give ``read`` the lines that may have been broken, joined.
 
     Where lines that begin alike gave nothing a few times, and where nothing did many times, no more are joined.
@@ -61,7 +62,7 @@ def read_joined(lines: Sequence[str], prefilter: Prefilter, profile: WrapperProf
 
     def goes_on(line: str, beginning: str) -> bool:
         if beginning not in continues:
-            continues[beginning] = _continues(line, profile)
+            continues[beginning] = _continues(line, has_prefix)
         return continues[beginning]
 
     index = left = 0

@@ -14,6 +14,7 @@ from nccl_triage.execution.cluster.cluster_scan import ClusterScan
 from nccl_triage.execution.cluster.notes import NodeNotes
 from nccl_triage.execution.cluster.workers import WorkerHandle, Workers
 from nccl_triage.execution.reading import Progress
+from nccl_triage.ingest.layouts import LayoutReader
 from nccl_triage.ingest.sources import STDIN_NAMES, Source, find_sources
 from nccl_triage.messages import translated_text
 from nccl_triage.observations.store import Observations
@@ -70,7 +71,7 @@ class RayEngine:
             raise RuntimeError("the engine is used outside of its with block")
         ray, node_notes = self._access.ray, NodeNotes()
         anywhere = [argument for argument in arguments if not targets.is_on_nodes(argument)]
-        sources, notes = _shared(anywhere, self._since, self._links)
+        sources, notes = _shared(anywhere, self._since, self._links, LayoutReader(rules.layouts))
         nodes = targets.nodes_of(ray.nodes())
         living = [node for node in nodes if node.alive]
         asked = targets.by_node([argument for argument in arguments if targets.is_on_nodes(argument)], nodes)
@@ -117,12 +118,14 @@ class RayEngine:
         return sorted(found, key=lambda excerpt: order[excerpt["path"]])
 
 
-def _shared(arguments: Sequence[str], since: float | None, links: bool) -> tuple[list[Source], list[str]]:
+def _shared(
+    arguments: Sequence[str], since: float | None, links: bool, names: LayoutReader
+) -> tuple[list[Source], list[str]]:
     """Return the sources on storage that all nodes see; raises UsageError for what cannot be read elsewhere."""
     if not arguments:
         return [], []
     piped = next((argument for argument in arguments if argument in STDIN_NAMES), None)
-    sources, notes = ([], []) if piped else find_sources(arguments, None, since, links=links)
+    sources, notes = ([], []) if piped else find_sources(arguments, None, since, links=links, names=names)
     piped = piped or next((source.path for source in sources if source.size is None), None)
     if piped:
         raise UsageError(

@@ -18,6 +18,7 @@ from nccl_triage.errors import InputError
 from nccl_triage.execution.cluster import codec
 from nccl_triage.execution.reading import scan_source
 from nccl_triage.ingest import context_lines
+from nccl_triage.ingest.layouts import LayoutReader
 from nccl_triage.ingest.sources import Source, find_sources
 from nccl_triage.observations.store import Observations
 from nccl_triage.scan.scanner import Scanner
@@ -57,7 +58,8 @@ class NodeService:
     def find(self, arguments: Sequence[str], since: float | None, links: bool = False) -> Listing:
         """Return the logs on this node that the arguments name; the notes say what cannot be read."""
         try:
-            sources, notes = find_sources(arguments, None, since, links=links)
+            names = LayoutReader(self._rules.layouts)
+            sources, notes = find_sources(arguments, None, since, links=links, names=names)
         except InputError as error:
             sources, notes = [], [error.cause or error.message]
         return Listing(sources, notes, _machine(), _likeness(sources))
