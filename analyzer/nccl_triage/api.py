@@ -71,7 +71,7 @@ def trace_line(diagnosis: Diagnosis, paths: Sequence[str], path: str, number: in
     """
     from nccl_triage.document import line_trace
 
-    sources, _ = find_sources(paths, None)
+    sources, _ = find_sources(paths, None, names=None)
     wanted = Path(path).absolute()
     source = next((one for one in sources if one.rereadable and Path(one.path).absolute() == wanted), None)
     if source is None:

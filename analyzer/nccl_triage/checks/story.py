@@ -15,6 +15,7 @@ from nccl_triage.engine import story_rules
 from nccl_triage.engine.schema import RuleSet, StoryRule, StorySample, StoryTable
 from nccl_triage.execution.engines import scan_sources
 from nccl_triage.history.signatures import CAUSE, SOURCE
+from nccl_triage.ingest.layouts import LayoutReader
 from nccl_triage.ingest.sources import find_sources
 from nccl_triage.observations.event import Context, Event
 from nccl_triage.observations.store import Interruption
@@ -130,7 +131,7 @@ class _Reader:
                 place = Path(folder, path)
                 place.parent.mkdir(parents=True, exist_ok=True)
                 place.write_text(text, "utf-8")
-            sources, _ = find_sources([folder], None)
+            sources, _ = find_sources([folder], None, names=LayoutReader(self._rules.layouts))
             observations = scan_sources(sources, self._rules)
         if sample.in_part:
             observations.interruption = Interruption(15, 1, None)

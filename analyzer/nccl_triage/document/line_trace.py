@@ -15,7 +15,7 @@ from nccl_triage.engine.schema import Signature
 from nccl_triage.observations.event import Event
 from nccl_triage.parsers import unknown_errors
 from nccl_triage.parsers.tracebacks import lines_of
-from nccl_triage.parsers.wrappers import Peeled, WrapperProfile, peel
+from nccl_triage.parsers.wrappers import Peeled, PrefixReader
 from nccl_triage.story.story import Run
 
 #: Lines at the beginning of a source by which its prefixes are known.
@@ -29,8 +29,8 @@ _CONTEXT = ("rank", "local_rank", "host", "address", "pid", "gpu", "place", "pro
 def describe(diagnosis: Findings, path: str, number: int, texts: Mapping[int, str]) -> dict[str, Any]:
     """Return the way of a line; ``texts`` holds it and the first lines of its source, by their numbers."""
     text = texts[number]
-    profile = WrapperProfile.sniff([texts[line] for line in sorted(texts) if line <= HEAD])
-    peeled = peel(text, profile)
+    prefixes = PrefixReader(diagnosis.case.rules.prefixes)
+    peeled = prefixes.peel(text, prefixes.sniff([texts[line] for line in sorted(texts) if line <= HEAD]))
     kept = [event for event in _events(diagnosis) if event.source == path and _covers(event, number)]
     shown = {(event.source, event.line) for event in kept}
     signatures = diagnosis.case.rules.signatures
