@@ -109,7 +109,7 @@ def measure_at(root: Path, commit: str) -> Measures:
 
 def with_totals(packages: Mapping[str, Package]) -> dict[str, Package]:
     """Return the packages in order, after each top package one of everything below it."""
-    found = {}
+    found: dict[str, Package] = {}
     for top in TOPS:
         own = {name: package for name, package in sorted(packages.items()) if name.partition(".")[0] == top}
         whole = Package()
@@ -139,9 +139,9 @@ def findings(now: Measures, before: Measures) -> list[Finding]:
         (f"functions of a complexity above {COMPLEXITY}", COMPLEXITY, lambda one: one.complexity),
     )
     for kind, most, count in counts:
-        old = {(one.place, one.name): count(one) for one in _functions(before)}
+        earlier = {(one.place, one.name): count(one) for one in _functions(before)}
         found += [
-            Finding(kind, f"{one.place}:{one.line} {one.name}", count(one), old.get((one.place, one.name)))
+            Finding(kind, f"{one.place}:{one.line} {one.name}", count(one), earlier.get((one.place, one.name)))
             for one in _functions(now)
             if count(one) > most
         ]
@@ -188,9 +188,10 @@ def text(now: Measures, before: Measures, base: Base) -> str:
         lines.append(f"{name[: _NAME - 1]:<{_NAME}}{cells}".rstrip())
     lines += ["", "module, function: lines of the longest. median, worst: cyclomatic complexity (ruff C901)."]
     lines.append("imports: how many other packages of the project it imports from.")
-    for title, has, had in (("rules", now.rules, before.rules), ("tests", now.tests, before.tests)):
+    for title, counted, former in (("rules", now.rules, before.rules), ("tests", now.tests, before.tests)):
         lines += ["", title]
-        lines += [f"  {name:<30}{_cell(has.get(name, 0), had.get(name, 0), 14)}" for name in {**had, **has}]
+        for name in {**former, **counted}:
+            lines.append(f"  {name:<30}{_cell(counted.get(name, 0), former.get(name, 0), 14)}")
     return "\n".join([*lines, *_told(findings(now, before))]) + "\n"
 
 
