@@ -9,7 +9,7 @@ CASES ?= $(wildcard ../shared/cases/whole ../shared/cases/seeds ../shared/cases/
 .DEFAULT_GOAL := help
 # One more than there are processors: tests with Ray, deadlines and a browser wait a third of their time.
 WORKERS := $(shell expr $$(getconf _NPROCESSORS_ONLN) + 1)
-.PHONY: help setup test lint format types check rules corpus model similar evaluate accuracy verify-faults hostile fuzz endure bench docs man reports wheel pyz dist clean golden gate earned relations blind wild
+.PHONY: help setup test lint format types check rules corpus model similar evaluate accuracy verify-faults hostile fuzz endure bench docs man reports wheel pyz dist clean golden gate earned house relations blind wild
 
 help:  ## Show this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-14s %s\n", $$1, $$2}'
@@ -112,6 +112,9 @@ gate: setup  ## Score the cases that no rule may be fitted to, WHAT=--misses
 
 earned: setup  ## Count the incidents that each row, fact, method and signature was seen in, WHAT=rows lists those below two
 	@$(BIN)/python -m corpus.gate.earned $(WHAT)
+
+house: setup  ## Show how large the tree is and how it changed, SINCE=REV (the newest tag), WHAT='--format json'
+	@PYTHONPATH=analyzer:. $(BIN)/python -m corpus.gate.house $(if $(SINCE),--since $(SINCE)) $(WHAT)
 
 bench: setup  ## Compare the speed with public tools on generated logs of all kinds (an hour), see --help of both programs
 	$(BIN)/pip install --quiet drain3

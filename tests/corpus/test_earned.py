@@ -1,4 +1,4 @@
-"""Knowledge is earned: how much of it there may be, who counts, and that the claims in ``rules/earned.yaml`` are true."""
+"""Knowledge is earned: what counts, and that the claims in ``rules/earned.yaml`` are true."""
 
 from __future__ import annotations
 
@@ -15,47 +15,17 @@ from nccl_triage.diagnosis.culprit_base import BY_RANK, BY_SPEAKER, FAMILIES, NA
 from nccl_triage.engine.schema import FAMILIES as OF_CAUSES
 from nccl_triage.engine.schema import RuleSet
 from nccl_triage.evaluation import cases
-from nccl_triage.evaluation.suite import pieces
 
 ROOT = Path(__file__).parents[2]
-CAUSES = sorted((ROOT / "rules" / "causes").rglob("*.yaml"))
 OOM = "[rank1]: torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB.\n"
 #: Every so manieth claim is tried.
 EVERY = 12
 
 
-def test_rows_about_logs_do_not_grow_again(rules: RuleSet) -> None:
-    rows = {piece.id for piece in pieces(rules) if piece.kind == "rows"}
-    assert len(rows) <= 658
-    gathered = {name for name in rows if name.endswith(("/message", "/message-moderate"))}
-    assert len(rows - earned.of_documents() - gathered) <= 500
-
-
-#: Parts of a cause that say what was found and what to do, and decide nothing.
-WORDS_ALONE = ("headlines", "fixes", "next_check", "stages")
-
-
-def _lines_of_knowledge(path: Path) -> int:
-    """Return the lines of a cause that decide: those outside of ``WORDS_ALONE``."""
-    key, lines = "", 0
-    for line in path.read_text("utf-8").splitlines():
-        key = line.partition(":")[0] if line[:1].isalpha() else key
-        lines += key not in WORDS_ALONE
-    return lines
-
-
-def test_facts_methods_and_cause_files_do_not_grow_again() -> None:
-    assert len([name for name in fact_names() if not name.startswith(earned.OF_DOCUMENTS)]) <= 120
-    assert len(METHODS) <= 24
-    lines = {path.stem: _lines_of_knowledge(path) for path in CAUSES}
-    assert max(lines.values()) <= 200
-    assert sum(lines.values()) <= 3600
-
-
 def test_every_way_in_the_lists_of_families_exists_and_every_method_stands_in_one() -> None:
     assert set(FAMILIES) == set(OF_CAUSES)
     listed = {way for ways in FAMILIES.values() for way in ways}
-    assert listed <= {*METHODS, *BLAMES}
+    assert listed <= {*METHODS, *(name for name in fact_names() if name in BLAMES)}
     assert set(METHODS) <= {*listed, "message", "evidence-facts"}
     assert listed >= BY_SPEAKER | BY_RANK | NAMED
 

@@ -5,14 +5,14 @@ import string
 
 import pytest
 
-from nccl_triage.render import words
+from nccl_triage.render import vocabulary, words
 
 from .documents import HOSTILE, diagnosed, healthy
 
 
-@pytest.mark.parametrize("key", sorted(words.WORDS))
+@pytest.mark.parametrize("key", sorted(vocabulary.WORDS))
 def test_every_word_has_both_languages_with_the_same_places(key):
-    pair = words.WORDS[key]
+    pair = vocabulary.WORDS[key]
     assert pair.en.strip()
     assert pair.zh.strip()
     assert not re.search("[\u4e00-\u9fff]", pair.en)
@@ -25,11 +25,11 @@ def test_every_word_has_both_languages_with_the_same_places(key):
 
 def test_states_roles_weights_and_statuses_have_words():
     for state in ("root", "entered", "missing", "behind", "dead", "error", "ok", "unknown"):
-        assert f"state_{state}" in words.WORDS
+        assert f"state_{state}" in vocabulary.WORDS
     for role in ("root", "cascade", "context", "progress"):
-        assert f"role_{role}" in words.WORDS
+        assert f"role_{role}" in vocabulary.WORDS
     for other in ("decisive", "strong", "moderate", "weak", "established", "supported", "possible"):
-        assert other in words.WORDS
+        assert other in vocabulary.WORDS
 
 
 @pytest.mark.parametrize(

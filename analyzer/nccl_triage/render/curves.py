@@ -13,7 +13,8 @@ from typing import Any
 
 from nccl_triage.render.chart_symbols import WIDTH, pixel, shape
 from nccl_triage.render.time_axis import seconds
-from nccl_triage.render.words import Document, Pair, place, visible, word
+from nccl_triage.render.vocabulary import Pair
+from nccl_triage.render.words import Document, place, visible, word
 
 #: Panels drawn at most, and lines in one panel.
 MAX_PANELS, MAX_LINES = 2, 8

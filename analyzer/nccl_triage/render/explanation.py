@@ -9,7 +9,8 @@ import click
 
 from nccl_triage.render.markdown_text import code, plain, table
 from nccl_triage.render.terminal import fold
-from nccl_triage.render.words import Lang, Pair, columns, cut, prompt, visible
+from nccl_triage.render.vocabulary import Pair
+from nccl_triage.render.words import Lang, columns, cut, prompt, visible
 
 BlockKind = Literal["title", "head", "para", "group", "field", "item", "sub", "command", "sample", "table"]
 

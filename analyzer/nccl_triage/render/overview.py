@@ -9,7 +9,8 @@ from typing import Any
 from nccl_triage.render.phrases import duration, hours, incident_cost, incident_started
 from nccl_triage.render.rank_charts import world
 from nccl_triage.render.unknown_text import counted
-from nccl_triage.render.words import Document, Lang, Pair, visible, word
+from nccl_triage.render.vocabulary import Pair
+from nccl_triage.render.words import Document, Lang, visible, word
 
 #: Scheduler -> its name as it is written.
 _SCHEDULERS = {"slurm": "Slurm", "pbs": "PBS", "lsf": "LSF", "kubernetes": "Kubernetes"}

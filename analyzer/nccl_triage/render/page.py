@@ -23,7 +23,8 @@ from nccl_triage.render import (
 )
 from nccl_triage.render.short_text import RIVAL
 from nccl_triage.render.text_page import telling, window
-from nccl_triage.render.words import WORDS, Document, Pair, pick, place, rank_ranges, visible, word
+from nccl_triage.render.vocabulary import WORDS, Pair
+from nccl_triage.render.words import Document, pick, place, rank_ranges, visible, word
 
 #: A name with hyphens, such as that of a host.
 _HYPHENED = lazily(r"(?<![\w./-])[A-Za-z][\w.]{0,20}(?:-[\w.]{1,20}){1,4}(?![\w/-])")

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
+from nccl_triage.render.vocabulary import Pair
 from nccl_triage.render.words import (
     Document,
     Lang,
-    Pair,
     certainty,
     confidence,
     culprit_name,

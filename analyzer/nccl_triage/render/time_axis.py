@@ -8,7 +8,8 @@ from datetime import datetime, timezone
 from typing import Any
 
 from nccl_triage.render.chart_symbols import ROLE_SHAPES, WIDTH, pixel, shape
-from nccl_triage.render.words import Document, Pair, cut, place, visible, word
+from nccl_triage.render.vocabulary import Pair
+from nccl_triage.render.words import Document, cut, place, visible, word
 
 #: Maximum number of lanes, and how many of them hold several ranks.
 MAX_LANES, FOLDED_LANES = 9, 3

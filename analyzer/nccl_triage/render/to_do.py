@@ -11,7 +11,8 @@ from itertools import groupby
 from typing import Any
 
 from nccl_triage.render.text_page import NextStep, chosen, commands_of, steps
-from nccl_triage.render.words import Document, Lang, Pair, pick, word
+from nccl_triage.render.vocabulary import Pair
+from nccl_triage.render.words import Document, Lang, pick, word
 
 Item = Mapping[str, Any]
 _NOTHING = Pair("", "")

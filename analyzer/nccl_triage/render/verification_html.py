@@ -12,7 +12,8 @@ from typing import Any
 from nccl_triage.render import verification
 from nccl_triage.render.chart_symbols import WIDTH, pixel, shape
 from nccl_triage.render.verification import POOR, REACHABLE, Item, changed, figure, message
-from nccl_triage.render.words import Document, Lang, Pair, cut, listed, pick, visible, word
+from nccl_triage.render.vocabulary import Pair
+from nccl_triage.render.words import Document, Lang, cut, listed, pick, visible, word
 
 #: State of a measurement -> shape and tone; a state of a newer document counts as one without expectation.
 STATES = {

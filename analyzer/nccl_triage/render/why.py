@@ -7,7 +7,8 @@ from typing import Any
 
 from nccl_triage.render import phrases
 from nccl_triage.render.text_page import TextPage
-from nccl_triage.render.words import Document, Lang, Pair, harmless_line, pick, visible
+from nccl_triage.render.vocabulary import Pair
+from nccl_triage.render.words import Document, Lang, columns, culprit_name, harmless_line, pick, visible
 
 Trace = Mapping[str, Any]
 Item = Mapping[str, Any]
@@ -127,8 +128,6 @@ def _cause(document: Document, index: int, cause: Item, lang: Lang) -> Iterator[
         yield "row", _row(row, lang)
     diagnoses = document.get("diagnoses") or []
     for culprit in (diagnoses[0].get("culprits") or [])[:2] if diagnoses else ():
-        from nccl_triage.render.words import culprit_name
-
         yield "culprit", f"{culprit_name(culprit, lang)}: {pick(culprit, 'why', lang)} [{cause['found_by']}]"
 
 
@@ -226,16 +225,12 @@ def _place(item: Item | None) -> str:
 
 
 def _label(key: str, lang: Lang) -> str:
-    from nccl_triage.render.words import columns
-
     text = _word(key, lang) if key else ""
     return text + " " * max(1, _LABEL - columns(text))
 
 
 def _cut(text: str, width: int | None) -> str:
     """Return a line as wide as the terminal; in a pipe nothing is cut."""
-    from nccl_triage.render.words import columns
-
     if width is None or columns(text) <= width:
         return text
     while columns(text) > width - 2:

@@ -1,4 +1,4 @@
-"""The interface's words in both languages, and the short phrases that every format builds from a document.
+"""A word of the interface in the reader's language, and the short phrases that every format builds from a document.
 
 Log text never reaches a reader except through ``visible``: escape sequences, control characters and
 characters that reorder or hide text would otherwise act on the terminal or the page that shows them.
@@ -12,7 +12,7 @@ from typing import Any, Literal, NamedTuple
 
 from nccl_triage.lazy_regex import lazily
 from nccl_triage.numbers import VERY_LIKELY
-from nccl_triage.render.section_words import BETWEEN, HISTORY, PAGE, PLAN, PROMPT, TERMINAL, VERIFICATION
+from nccl_triage.render.vocabulary import WORDS
 
 Lang = Literal["en", "zh"]
 Document = Mapping[str, Any]
@@ -29,155 +29,6 @@ class RenderOptions(NamedTuple):
     #: 0: what decides; 1 and more: everything.
     verbose: int = 0
     link: Callable[[str, int], str | None] | None = None
-
-
-class Pair(NamedTuple):
-    """One text in both languages."""
-
-    en: str
-    zh: str
-
-
-def _table(lines: str) -> dict[str, Pair]:
-    """Read ``key = English = Chinese`` lines."""
-    rows = (line.split(" = ") for line in lines.strip().splitlines())
-    return {key: Pair(en, zh) for key, en, zh in rows}
-
-
-WORDS: dict[str, Pair] = _table("""
-about = Method = 方法
-address = Address = 地址
-against = Speaks against it = 反面证据
-applies_to = applies to = 适用于
-caution = caution = 注意
-check = check = 检查
-collective = Collective = 集合通信
-confidence = confidence = 置信度
-confirm = to confirm = 如需验证
-confirmed = confirmed = 已证实
-consequence_lines = {n} lines only show the consequences = {n} 行只是后续现象
-consequence_ranks = {n} other ranks failed as a result ({ranks}) = 另有 {n} 个 rank 因此失败（{ranks}）
-consequences = consequences = 连带后果
-contents = Contents = 目录
-contributions = What each observation added to the score = 每条观察对得分的贡献
-count = Count = 次数
-culprit = culprit = 故障源
-culprit_unknown = not identified = 未能确定
-inputs = Inputs = 输入文件
-cut = {what}: {shown} of {total} shown; all in the JSON. = {what}：显示 {shown} / {total}，全部见 JSON。
-decisive = decisive = 决定性
-decided = decided = 判断
-diagnosed = cause found = 已找到原因
-environment = Environment = 环境
-established = established = 已确定
-event = Event = 事件
-evidence = Evidence = 证据
-excerpts = The log around the evidence = 证据附近的日志
-exit = Exit = 退出码
-explained_by = explained by = 已由此解释
-first = First = 首次
-first_error = First error = 首个错误
-first_fault = first fault = 首个故障
-fix = fix = 修复
-foreign_rules = not shipped with nccl-triage, but used in this verdict: {rules} = 并非随 nccl-triage 发布，但参与了本结论：{rules}
-foreign = other rules = 外来规则
-fixes = What to do now = 现在该做什么
-frameworks = frameworks = 框架
-healthy = healthy = 正常
-healthy_text = no failure in {inputs}, {lines} = {inputs}，{lines}，没有故障
-history = history = 历史
-host = Host = 主机
-hosts = Hosts = 主机
-if_no = if no = 如果否
-if_yes = if yes = 如果是
-inconclusive = inconclusive = 无法判定
-inputs = Inputs and notes = 输入与说明
-job_lane = rank not named = 未注明 rank
-language = Language = 语言
-launcher = launcher = 启动器
-lines = Lines = 行数
-location = Location = 位置
-logs = logs = 个日志
-log_odds = Log-odds = 对数几率
-meaning = Meaning = 含义
-moderate = moderate = 中等
-more = more = 详情
-more_lines = more lines = 更多行
-name = Name = 名称
-next_check = Next check = 下一步检查
-no_evidence = No log line was kept as evidence. = 没有保留作为证据的日志行。
-not_drawn = {n} ranks in the most common state are not shown = 有 {n} 个处于最常见状态的 rank 未画出
-not_verified = not verified = 未验证
-note = note = 说明
-notes = Notes = 说明
-observation = Observation = 观察
-on_host = {rank} on {host} = {host} 上的 {rank}
-or = or = 其他可能
-order = Order = 顺序
-path = File = 文件
-possible = possible = 可能
-possible_causes = Possible causes = 可能的原因
-problems = problems = 问题
-rank = Rank = rank
-rank_grid = State of the ranks = 各 rank 的状态
-ranks = Ranks = rank
-references = references = 参考
-refuted = refuted = 已推翻
-report = Diagnosis report = 诊断报告
-rivals = Other possible causes = 其他可能的原因
-role = Role = 角色
-role_cascade = consequence = 连带后果
-role_context = context = 背景
-role_progress = progress = 进展
-role_root = fault = 故障
-root_cause = root cause = 根因
-rules = rules = 规则
-run_of = run {n} of {all} = 第 {n} 次运行（共 {all} 次）
-run_told = (this one) = （本结论所指）
-runs_of_input = The runs in the input = 输入中的各次运行
-says = What it says = 说明了什么
-score = score = 得分
-seen = seen = 出现过
-signature = Signature = 特征
-size = Bytes = 字节
-skip = Skip to the diagnosis = 跳到诊断
-software = Software = 软件
-state = State = 状态
-state_behind = behind = 落后
-state_dead = died = 已退出
-state_entered = waiting = 等待中
-state_error = error = 报错
-state_missing = missing = 未到达
-state_ok = ok = 正常
-state_root = culprit = 故障源
-state_unknown = unknown = 未知
-strong = strong = 强
-summary_cut = The rest of the report does not fit here; --format markdown shows all of it. = 报告其余部分在此放不下；完整内容见 --format markdown。
-supported = supported = 有证据支持
-symptoms = Symptoms = 症状
-table_twin = Same data as a table = 以表格显示
-text = Text = 文本
-theme = Theme = 主题
-theme_auto = auto = 自动
-theme_dark = dark = 深色
-theme_light = light = 浅色
-time = Time = 时间
-timeline = Timeline = 时间线
-timeline_text = One lane per rank, by the printed time ({day}). = 每个 rank 一行，按打印的时间（{day}）。
-timing = analysed in {n} s = 分析用时 {n} 秒
-unknown = unknown = 未知
-unknown_text = the log does not establish a cause = 日志不足以确定原因
-value = Value = 值
-variables = Variables = 变量
-verdict = verdict = 结论
-verification = Verification = 验证
-weak = weak = 弱
-weight = Weight = 权重
-world_size = world size = 总 rank 数
-""")
-
-WORDS |= _table(VERIFICATION) | _table(PAGE) | _table(HISTORY) | _table(TERMINAL) | _table(PLAN) | _table(PROMPT)
-WORDS |= {key: Pair(*texts) for key, texts in BETWEEN.items()}
 
 
 #: What a document may use as a word: nothing that a terminal, Markdown or a page would take for more than that.
