@@ -9,7 +9,7 @@ from typing import Any
 
 import orjson
 
-from corpus.wild import report
+from corpus.wild import agreement, report
 from corpus.wild.answers import Answers
 from corpus.wild.manifest import FOLDER, Entry
 from corpus.wild.run import OURS
@@ -119,7 +119,24 @@ def table(data: Path = FOLDER) -> str:
     if scores is None:
         return other
     intro = f"Measured {scores['date']}. In brackets: Wilson's interval of 95 %."
-    return f"### Blind and sealed logs\n\n{intro}\n\n{_measured(scores)}\n\n### Measured independently\n\n{other}"
+    agreed = _agreed(data)
+    return f"### Blind and sealed logs\n\n{intro}\n\n{_measured(scores)}\n\n{agreed}### Measured independently\n\n{other}"
+
+
+def _agreed(data: Path) -> str:
+    """Return how far two readers agree, "" where no log has a second label."""
+    found = agreement.pairs(data)
+    if not found:
+        return ""
+    measured = agreement.measured(found)
+    rows = []
+    for name, title in agreement.MEASURES:
+        counted = measured["agreement"][name]
+        rows.append([title, _counted(name, counted)])
+    kappa = measured["outcome_kappa"]
+    rows.append(["Cohen's kappa of the outcome", "-" if kappa is None else f"{kappa:.2f}"])
+    heading = f"{measured['logs']} logs of all thirds, labelled twice"
+    return f"### How far two readers agree\n\n{markdown([heading, 'agreement'], rows)}\n\n"
 
 
 def short(data: Path = FOLDER) -> list[tuple[str, int, list[str]]]:

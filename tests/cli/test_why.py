@@ -112,7 +112,7 @@ def test_a_line_of_a_folder(log: Path) -> None:
         (["{log}:0"], "has no line 0"),
         (["{log}.gone:1"], "gone"),
         (["{log}:1", "{log}:2"], "more than one line is asked for"),
-        ([], "nothing to explain"),
+        ([], "standard input is empty"),
     ],
 )
 def test_what_cannot_be_asked(words: list[str], message: str, log: Path) -> None:

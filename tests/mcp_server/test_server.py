@@ -81,7 +81,7 @@ def test_every_tool_only_reads_and_says_in_a_line_or_two_what_it_does(folder: Pa
             return list((await client.list_tools()).tools), str(client.instructions)
 
     tools, instructions = run_apart(session)
-    assert [tool.name for tool in tools] == ["diagnose", "report", "excerpt", "explain", "similar", "plan"]
+    assert [tool.name for tool in tools] == ["diagnose", "report", "excerpt", "why", "explain", "similar", "plan"]
     for tool in tools:
         assert tool.annotations.read_only_hint and tool.annotations.destructive_hint is False
         assert 40 < len(tool.description) < 300
@@ -253,3 +253,24 @@ def test_without_the_sdk_one_sentence_says_how_to_get_it() -> None:
     said = done.stderr.decode().splitlines()
     assert (done.returncode, done.stdout) == (2, b"")
     assert said == ["error: nccl-triage mcp needs the MCP SDK, version 2: pip install 'nccl-triage[mcp]'"]
+
+
+def test_a_verdict_and_a_line_can_be_asked_why(folder: Path) -> None:
+    (folder / "job.log").write_text(
+        "[rank0]: step 1/50 loss 2.1\n[rank0]: RuntimeError: cannot write to /scratch/alice\n", "utf-8"
+    )
+    first, chain, line, half, absent = ask(
+        folder,
+        ("diagnose", {"paths": [str(folder / "job.log")]}),
+        ("why", {"diagnosis": "d1"}),
+        lambda answers: ("why", {"diagnosis": "d1", "path": answers[0].json()["inputs"][0]["path"], "line": 2}),
+        lambda answers: ("why", {"diagnosis": "d1", "path": answers[0].json()["inputs"][0]["path"]}),
+        lambda answers: ("why", {"diagnosis": "d1", "path": answers[0].json()["inputs"][0]["path"], "line": 9}),
+    )
+    assert first.json()["verdict"] == "diagnosed"
+    assert chain.json()["content"]["verdict"]["rule"] == "verdict.cause-named"
+    told = line.json()["content"]
+    assert [one["rule"] for one in told["decisions"]][0].startswith("survival.")
+    assert "alice" not in line.text
+    assert half.refused and "both path and line" in half.text
+    assert absent.refused and "has no line 9" in absent.text

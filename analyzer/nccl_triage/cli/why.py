@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -20,6 +21,7 @@ Examples:
   nccl-triage why logs/trainer.log
   nccl-triage why logs/trainer.log:812
   nccl-triage why run_dir/ run_dir/rank3.log:88
+  kubectl logs trainer-0 | nccl-triage why -
   nccl-triage why logs/trainer.log --format json""",
 )
 @click.argument("logs", metavar="LOG[:LINE]", nargs=-1, shell_complete=completion.files)
@@ -33,15 +35,22 @@ def command(
 ) -> None:
     """Say why the verdict is what it is, decision by decision, or what became of one line.
 
-    LOG is a file, folder or glob; several make one job. LOG:LINE asks about a line of it, counted from 1. Each decision
-    names its rule, the lines and numbers that decided, and what would have decided otherwise.
+    LOG is a file, folder or glob, or - for standard input; several make one job. LOG:LINE asks about a line of a file,
+    counted from 1. Each decision names its rule, the lines and numbers that decided, and what would have decided otherwise.
     """
+    if not logs and not sys.stdin.isatty():
+        logs = ("-",)
     if not logs:
         raise UsageError("nothing to explain", remedy="nccl-triage why LOG or nccl-triage why LOG:LINE")
     paths, asked = split_line(logs)
     from nccl_triage.api import diagnose, trace_line
 
-    diagnosis = diagnose(paths, rules_dirs=options.all_rules(rules_dirs), model=options.chosen_model(model_name))
+    diagnosis = diagnose(
+        paths,
+        rules_dirs=options.all_rules(rules_dirs),
+        stdin=sys.stdin.buffer if "-" in paths else None,
+        model=options.chosen_model(model_name),
+    )
     language, color, width = options.language(lang), options.use_color(), options.width_of()
     if asked is not None:
         found = trace_line(diagnosis, paths, *asked)
