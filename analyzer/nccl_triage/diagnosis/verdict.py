@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from nccl_triage import steps
 from nccl_triage.classifier.features import extract
 from nccl_triage.classifier.model import Model
-from nccl_triage.classifier.vote import Ballot, cast
+from nccl_triage.classifier.vote import Vote, cast
 from nccl_triage.diagnosis import culprit
 from nccl_triage.diagnosis.case import Case
 from nccl_triage.diagnosis.facts import software
@@ -29,16 +31,27 @@ CHOICES = ("interface.chosen", "transport.chosen", "setup", "variable", "setting
 
 def decide(observations: Observations, rules: RuleSet, model: Model | None = None) -> Findings:
     """Return the findings on a job from everything observed; without a model the rules decide alone."""
+    case = case_of(observations, rules)
+    return judge(case, votes_on(case, model) if model is not None else (), model.origin if model is not None else "")
+
+
+def case_of(observations: Observations, rules: RuleSet) -> Case:
+    """Return the case that everything observed makes."""
     observations = correct_origins(observations)
-    case = Case(observations.beside(steps.observe(observations)), rules)
-    if model is not None:
-        ballot = cast(model, extract(case, software.programs(case)), case.story.outcome.is_bad)
-    else:
-        ballot = Ballot()
-    weighed, unknown = rank_causes(case, ballot.votes)
+    return Case(observations.beside(steps.observe(observations)), rules)
+
+
+def votes_on(case: Case, model: Model) -> Sequence[Vote]:
+    """Return the votes of a classifier on a case; none when it abstains."""
+    return cast(model, extract(case, software.programs(case)), case.story.outcome.is_bad).votes
+
+
+def judge(case: Case, votes: Sequence[Vote] = (), model: str = "") -> Findings:
+    """Return the findings on a case by its rules and the votes of a classifier, whose file is told if it is not shipped."""
+    weighed, unknown = rank_causes(case, votes)
+    partial = case.observations.interruption is not None
     shown = [w for w in weighed if w.confidence >= 0.02 and w.score > 0][:MAX_CANDIDATES]
     verdict = _verdict(case, shown)
-    partial = observations.interruption is not None
     if verdict == "healthy" and partial:
         verdict = "unknown"
     candidates: list[Candidate] = []
@@ -54,7 +67,7 @@ def decide(observations: Observations, rules: RuleSet, model: Model | None = Non
         candidates=candidates,
         unknown_confidence=unknown,
         case=case,
-        model=model.origin if model is not None else "",
+        model=model,
     )
 
 

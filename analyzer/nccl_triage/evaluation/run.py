@@ -8,7 +8,7 @@ from typing import Literal
 
 from nccl_triage.api import diagnose
 from nccl_triage.classifier.model import Model
-from nccl_triage.document.diagnosis import Diagnosis
+from nccl_triage.diagnosis.findings import Findings
 from nccl_triage.document.evidence import ordered_evidence
 from nccl_triage.engine.match import expand
 from nccl_triage.engine.schema import WEIGHTS, RuleSet
@@ -16,7 +16,7 @@ from nccl_triage.evaluation.cases import LabelledCase
 from nccl_triage.evaluation.score import CaseOutcome
 
 
-def outcome_of(case: LabelledCase, diagnosis: Diagnosis, seconds: float = 0.0) -> CaseOutcome:
+def outcome_of(case: LabelledCase, diagnosis: Findings, seconds: float = 0.0) -> CaseOutcome:
     """Return what a diagnosis said about a case."""
     lines: list[int] = []
     if diagnosis.candidates:
