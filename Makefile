@@ -110,8 +110,8 @@ golden: setup  ## Compare the documents of all labelled cases with those of a co
 gate: setup  ## Score the cases that no rule may be fitted to, WHAT=--misses
 	@$(BIN)/python -m corpus.gate.scores $(WHAT)
 
-earned: setup  ## Count the incidents that each row, fact, method and signature was seen in, WHAT=rows lists those below two
-	@$(BIN)/python -m corpus.gate.earned $(WHAT)
+earned: setup  ## Count the incidents that need each row, fact, method and signature (five minutes), WHAT=rows lists the rest
+	@PYTHONPATH=analyzer:. $(BIN)/python -m corpus.gate.earned $(WHAT)
 
 house: setup  ## Show how large the tree is and how it changed, SINCE=REV (the newest tag), WHAT='--format json'
 	@PYTHONPATH=analyzer:. $(BIN)/python -m corpus.gate.house $(if $(SINCE),--since $(SINCE)) $(WHAT)

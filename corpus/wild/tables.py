@@ -120,7 +120,9 @@ def table(data: Path = FOLDER) -> str:
         return other
     intro = f"Measured {scores['date']}. In brackets: Wilson's interval of 95 %."
     agreed = _agreed(data)
-    return f"### Blind and sealed logs\n\n{intro}\n\n{_measured(scores)}\n\n{agreed}### Measured independently\n\n{other}"
+    return (
+        f"### Blind and sealed logs\n\n{intro}\n\n{_measured(scores)}\n\n{agreed}### Measured independently\n\n{other}"
+    )
 
 
 def _agreed(data: Path) -> str:

@@ -270,7 +270,7 @@ def test_a_verdict_and_a_line_can_be_asked_why(folder: Path) -> None:
     assert first.json()["verdict"] == "diagnosed"
     assert chain.json()["content"]["verdict"]["rule"] == "verdict.cause-named"
     told = line.json()["content"]
-    assert [one["rule"] for one in told["decisions"]][0].startswith("survival.")
+    assert next(one["rule"] for one in told["decisions"]).startswith("survival.")
     assert "alice" not in line.text
     assert half.refused and "both path and line" in half.text
     assert absent.refused and "has no line 9" in absent.text

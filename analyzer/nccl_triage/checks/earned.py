@@ -1,8 +1,9 @@
 """What earned each piece of knowledge: ``rules/earned.yaml``, which ``make earned WHAT=--write`` writes.
 
-A row of evidence, a fact, a culprit method or a signature is *stable* where two labelled incidents that are no sisters
-showed it, or where a test did for what reads documents other than logs. Anything else is *experimental*: a row says so
-in its file and is strong at most.
+A row of evidence, a fact, a culprit method or a signature is earned where the answers to two labelled incidents that are
+no sisters are worse without it, or where a test proves what reads documents other than logs. Any other row is
+*experimental*: it says so in its file and is strong at most. Older rows whose weights count although nothing has earned
+them are listed under ``unearned``; none may be added.
 """
 
 from __future__ import annotations
@@ -21,6 +22,8 @@ KINDS = ("rows", "facts", "methods", "signatures")
 #: Incidents that make a piece of knowledge more than a memory of one case.
 ENOUGH = 2
 FILE = "earned.yaml"
+#: The key of the file under which older rows stand that nothing has earned.
+UNEARNED = "unearned"
 #: How the claim begins that a test showed it.
 TEST = "tests/"
 
@@ -52,9 +55,19 @@ def pieces(rules: RuleSet, facts: Iterable[str], methods: Iterable[str]) -> Iter
 
 def claims() -> dict[str, dict[str, tuple[str, ...]]]:
     """Return kind -> id -> what earned it: incidents as ``FOLDER/ID``, or one test."""
-    text = (resources.rules_dir() / FILE).read_text(encoding="utf-8")
-    part = nodes.parse(text, f"rules/{FILE}").keys(KINDS)
+    part = _file()
     return {kind: {name: tuple(item.texts()) for name, item in part[kind].mapping().items()} for kind in KINDS}
+
+
+def older() -> frozenset[str]:
+    """Return the rows that nothing has earned and that do not have to say so."""
+    part = _file()
+    return frozenset(part[UNEARNED].texts()) if UNEARNED in part else frozenset()
+
+
+def _file() -> dict[str, nodes.Node]:
+    text = (resources.rules_dir() / FILE).read_text(encoding="utf-8")
+    return nodes.parse(text, f"rules/{FILE}").keys(KINDS, (UNEARNED,))
 
 
 def unearned(known: Iterable[Piece], earned: Mapping[str, Mapping[str, object]]) -> list[Piece]:
@@ -69,25 +82,20 @@ def check(
 
     ``groups`` has the incident of each labelled case (``FOLDER/ID``) of the folders at hand; claims on others stand.
     """
-    earned, at_hand = claims(), tuple(f"{name}/" for name in folders)
+    earned, kept, at_hand = claims(), older(), tuple(f"{name}/" for name in folders)
     findings: list[RuleProblem] = []
     present: dict[str, set[str]] = {kind: set() for kind in KINDS}
     for piece in known:
         if piece.where.partition(":")[0] in rules.foreign:
             continue
         present[piece.kind].add(piece.id)
-        claimed = piece.id in earned[piece.kind]
-        gathered = piece.id.rpartition("/")[2] in MESSAGES  # a catalogue: kind and sample of each message are enough
-        if piece.kind == "rows" and not gathered and claimed == (piece.status == "experimental"):
-            wrong = (
-                "is earned and says 'experimental'"
-                if claimed
-                else f"is in no {FILE}: write 'status: experimental' until two incidents have shown it"
-            )
+        if piece.kind == "rows" and (wrong := _wrong_status(piece, earned["rows"], kept)):
             findings.append(RuleProblem("error", piece.where, piece.id, wrong))
+    place = f"rules/{FILE}"
+    gone = sorted(kept - present["rows"])
+    findings += [RuleProblem("error", place, name, "there is nothing with this id in rows") for name in gone]
     for kind, ids in earned.items():
         for name, shown in ids.items():
-            place = f"rules/{FILE}"
             if name not in present[kind]:
                 findings.append(RuleProblem("error", place, name, f"there is nothing with this id in {kind}"))
             lost = [one for one in shown if one.startswith(at_hand) and one not in groups]
@@ -96,3 +104,14 @@ def check(
             if not of_tests and len({groups.get(one, one) for one in shown}) < ENOUGH:
                 findings.append(RuleProblem("error", place, name, f"fewer than {ENOUGH} incidents that are no sisters"))
     return findings
+
+
+def _wrong_status(row: Piece, earned: Mapping[str, object], kept: frozenset[str]) -> str | None:
+    """Return what is wrong with the status of a row, if anything is."""
+    experimental = row.status == "experimental"
+    if experimental:
+        return "is earned and says 'experimental'" if row.id in earned else None
+    gathered = row.id.rpartition("/")[2] in MESSAGES  # a catalogue: kind and sample of each message are enough
+    if gathered or row.id in earned or row.id in kept:
+        return None
+    return f"is in no {FILE}: write 'status: experimental' until two incidents need it"

@@ -29,7 +29,7 @@ def command() -> None:
 @click.option(
     "--unearned",
     is_flag=True,
-    help="List the rows, facts, culprit methods and signatures that fewer than two incidents showed.",
+    help="List the rows, facts, culprit methods and signatures that fewer than two incidents need.",
 )
 @options.format_option
 @options.rules_options

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from copy import copy
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -116,6 +117,14 @@ class Case(View):
             maker = _REGISTRY.get(name)
             self._facts[name] = maker[0](self) if maker else None
         return self._facts[name]
+
+    def without(self, facts: Iterable[str], rules: RuleSet) -> Case:
+        """Return the same case, in which some facts cannot be derived and other rules apply; the story stays as told."""
+        other = copy(self)
+        other.rules = rules
+        other._facts = dict.fromkeys(facts)
+        other.forget()
+        return other
 
     @property
     def holding(self) -> list[str]:

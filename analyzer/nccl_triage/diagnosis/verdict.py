@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from nccl_triage import steps
 from nccl_triage.classifier.features import extract
 from nccl_triage.classifier.model import Model
-from nccl_triage.classifier.vote import Ballot, cast
+from nccl_triage.classifier.vote import Vote, cast
 from nccl_triage.diagnosis import culprit
 from nccl_triage.diagnosis.case import Case
 from nccl_triage.diagnosis.facts import software
-from nccl_triage.diagnosis.findings import Candidate, Findings, Status, Verdict
+from nccl_triage.diagnosis.findings import Candidate, Findings, Status
 from nccl_triage.diagnosis.weigh import VOTE_ID, Weighed, rank_causes
 from nccl_triage.engine.schema import RuleSet
 from nccl_triage.observations.store import Observations
@@ -128,21 +129,31 @@ def _close(asked: _Ranked) -> Grounds | None:
 
 def decide(observations: Observations, rules: RuleSet, model: Model | None = None) -> Findings:
     """Return the findings on a job from everything observed; without a model the rules decide alone."""
+    case = case_of(observations, rules)
+    return judge(case, votes_on(case, model) if model is not None else (), model.origin if model is not None else "")
+
+
+def case_of(observations: Observations, rules: RuleSet) -> Case:
+    """Return the case that everything observed makes."""
     observations = correct_origins(observations)
-    case = Case(observations.beside(steps.observe(observations)), rules)
-    if model is not None:
-        ballot = cast(model, extract(case, software.programs(case)), case.story.outcome.is_bad)
-    else:
-        ballot = Ballot()
-    weighed, unknown = rank_causes(case, ballot.votes)
+    return Case(observations.beside(steps.observe(observations)), rules)
+
+
+def votes_on(case: Case, model: Model) -> Sequence[Vote]:
+    """Return the votes of a classifier on a case; none when it abstains."""
+    return cast(model, extract(case, software.programs(case)), case.story.outcome.is_bad).votes
+
+
+def judge(case: Case, votes: Sequence[Vote] = (), model: str = "") -> Findings:
+    """Return the findings on a case by its rules and the votes of a classifier, whose file is told if it is not shipped."""
+    weighed, unknown = rank_causes(case, votes)
+    partial = case.observations.interruption is not None
     shown = [w for w in weighed if w.confidence >= 0.02 and w.score > 0][:MAX_CANDIDATES]
-    partial = observations.interruption is not None
     decision = VERDICT.decide(_Weighed(case, shown[0] if shown else None, partial))
     if decision is None:
         raise LookupError("no rule decides the verdict")
-    verdict: Verdict = decision.answer  # type: ignore[assignment]
     candidates: list[Candidate] = []
-    if verdict != "healthy":
+    if decision.answer != "healthy":
         for index, item in enumerate(shown):
             rival = shown[index + 1].confidence if index + 1 < len(shown) else 0.0
             why = _status(item, rival if index == 0 else 1.0, partial)
@@ -153,7 +164,7 @@ def decide(observations: Observations, rules: RuleSet, model: Model | None = Non
         candidates=candidates,
         unknown_confidence=unknown,
         case=case,
-        model=model.origin if model is not None else "",
+        model=model,
     )
 
 

@@ -8,7 +8,7 @@ from typing import Literal
 
 from nccl_triage.api import diagnose
 from nccl_triage.classifier.model import Model
-from nccl_triage.document.diagnosis import Diagnosis
+from nccl_triage.diagnosis.findings import Findings
 from nccl_triage.document.evidence import ordered_evidence
 from nccl_triage.engine.match import expand
 from nccl_triage.engine.schema import WEIGHTS, RuleSet
@@ -19,7 +19,7 @@ from nccl_triage.evaluation.score import CaseOutcome
 BASELINES = ("first error line", "last error line")
 
 
-def outcome_of(case: LabelledCase, diagnosis: Diagnosis, seconds: float = 0.0) -> CaseOutcome:
+def outcome_of(case: LabelledCase, diagnosis: Findings, seconds: float = 0.0) -> CaseOutcome:
     """Return what a diagnosis said about a case."""
     events = []
     if diagnosis.candidates:
@@ -37,7 +37,7 @@ def outcome_of(case: LabelledCase, diagnosis: Diagnosis, seconds: float = 0.0) -
     )
 
 
-def baselines_of(case: LabelledCase, diagnosis: Diagnosis, causes: Mapping[str, str]) -> dict[str, CaseOutcome]:
+def baselines_of(case: LabelledCase, diagnosis: Findings, causes: Mapping[str, str]) -> dict[str, CaseOutcome]:
     """Return what the first and the last error line of a log say; ``causes`` is ``cause_of_signature``."""
     bad = [event for event in diagnosis.case.events if event.is_failure]
     found: dict[str, CaseOutcome] = {}

@@ -92,6 +92,10 @@ class View:
         """Return what a function makes of the view; it is called only once."""
         return self._answer(make, lambda: make(self))
 
+    def forget(self) -> None:
+        """Drop the results that are shared: they are computed again where they are asked for."""
+        self._answers = {}
+
     def _answer(self, key: object, make: Callable[[], _Made]) -> _Made:
         if key not in self._answers:
             self._answers[key] = make()

@@ -27,10 +27,6 @@ _FACTS: dict[str, tuple[Callable[[str], bool], str]] = {
         lambda name: name in ("torch", "vllm", "ray"),
         "hosts of the job whose torch, vLLM or Ray is another version than the others'",
     ),
-    "hosts.modules_differ": (
-        lambda name: name == differences.MODULE,
-        "hosts of the job where NCCL chose another network module (InfiniBand, sockets, a plugin)",
-    ),
     "hosts.interfaces_differ": (
         lambda name: name == "interface",
         "hosts of the job where NCCL would use an interface of another name",
