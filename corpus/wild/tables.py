@@ -127,7 +127,7 @@ def table(data: Path = FOLDER) -> str:
 
 def _agreed(data: Path) -> str:
     """Return how far two readers agree, "" where no log has a second label."""
-    found = agreement.pairs(data)
+    found = agreement.pairs(data) if (data / "second.jsonl").is_file() and (data / "manifest.jsonl").is_file() else []
     if not found:
         return ""
     measured = agreement.measured(found)

@@ -786,7 +786,7 @@ def test_kinds_of_jobs_stand_in_the_table(tmp_path: Path, data: Path) -> None:
     tables.write_scores(data, [answers.read(said, run.OURS, entries, tmp_path)], entries, tmp_path)
     lines = tables.table(data).splitlines()
     assert any(line.startswith("| rl | 12 | 0 % of 12 (0 to 24) |") for line in lines)
-    assert any(line.startswith("| other | 14 | 0 % of 14 (0 to 22) |") for line in lines)
+    assert any(line.startswith("| vision, other | 14 | 0 % of 14 (0 to 22) |") for line in lines)
 
 
 def test_cells_of_nothing_are_dashes() -> None:

@@ -96,7 +96,7 @@ def test_nothing_is_folded_or_cut_in_a_pipe(rules: RuleSet) -> None:
 
 
 def test_order_is_what_it_is_evidence_action_check_sources(rules: RuleSet) -> None:
-    data = describe.cause(rules.causes["gpu-out-of-memory"], rules)
+    data = describe.cause(rules.causes["straggler"], rules)
     heads = [block.text for block in page(data, "en") if block.kind == "head"]
     assert heads == [
         "What it is", "Speaks for it", "Speaks against it", "What to do, and when", "Fixes in full", "Cheapest check",

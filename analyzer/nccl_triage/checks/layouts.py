@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from nccl_triage.checks.problem import EXPLODES, RuleProblem
-from nccl_triage.engine.path_layouts import CONDITIONS, FIELDS, Layout
+from nccl_triage.engine.path_layouts import CONDITIONS, FIELDS, LayoutRule
 from nccl_triage.engine.regex_analysis import groups_of
 from nccl_triage.engine.regex_repeats import may_explode
 from nccl_triage.engine.schema import RuleSet
@@ -36,7 +36,7 @@ def _said(info: SourceInfo) -> dict[str, str]:
     return {name: str(value) for name in FIELDS if (value := getattr(info, name)) is not None}
 
 
-def _wrong(row: Layout, reader: LayoutReader) -> Iterator[tuple[str, str]]:
+def _wrong(row: LayoutRule, reader: LayoutReader) -> Iterator[tuple[str, str]]:
     """Yield what is wrong with a layout, and the text that shows it."""
     if may_explode(row.pattern.source):
         yield EXPLODES, row.pattern.source

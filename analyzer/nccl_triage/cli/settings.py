@@ -31,7 +31,7 @@ PROJECT_KEYS = frozenset({
     "hang-after", "healthy", "jobs", "kind", "lang", "limit", "list", "logs", "measured", "min-failures", "misses", "model", "network", "node-timeout",
     "numel", "op",
     "parameters", "patience", "progress", "pty", "quiet", "ranks-per-host", "redact", "rules", "since", "state-bytes", "storage",
-    "suspects", "sweep", "timeout", "token-rate", "tokens", "unearned", "verbose", "verify", "wait", "weight-bytes", "world", "world-size",
+    "suspects", "sweep", "timeout", "token-rate", "tokens", "trace", "unearned", "verbose", "verify", "wait", "weight-bytes", "world", "world-size",
 })  # fmt: skip
 #: What only the user sets: by a flag, a variable or the user's own file.
 USER_KEYS = frozenset({

@@ -37,7 +37,7 @@ class NotSample(NamedTuple):
     beside: tuple[str, ...] = ()
 
 
-class Layout(NamedTuple):
+class LayoutRule(NamedTuple):
     """A naming scheme: ``pattern`` is searched for in the last components of a path, whatever the case.
 
     ``needs`` is text in lower case without which it cannot match, or ``DIGIT``: most names need few of the patterns.
@@ -62,5 +62,5 @@ class Layout(NamedTuple):
 class LayoutRules:
     """The layouts, of which the first that fits counts; the details, which may all count; and the parts of patterns."""
 
-    rows: dict[str, Layout] = field(default_factory=dict)
+    rows: dict[str, LayoutRule] = field(default_factory=dict)
     parts: dict[str, str] = field(default_factory=dict)

@@ -11,7 +11,7 @@ from nccl_triage.engine.path_layouts import (
     FIELDS,
     NUMBERS,
     READ_BY,
-    Layout,
+    LayoutRule,
     LayoutRules,
     NotSample,
     PathSample,
@@ -50,7 +50,7 @@ def read_layouts(roots: Sequence[Node], user: bool, into: LayoutRules, errors: E
                 raise root.fail("more than {most} layouts", most=MAX_LAYOUTS)
 
 
-def _layout(node: Node, detail: bool, parts: dict[str, str], user: bool) -> Layout:
+def _layout(node: Node, detail: bool, parts: dict[str, str], user: bool) -> LayoutRule:
     required = ("id", "meaning", "pattern", "match", "not", *(() if detail else ("layout",)))
     part = node.keys(required, ("source", "needs", "when"))
     pattern = read_pattern(part["pattern"], parts, user, flags="(?i)")
@@ -59,7 +59,7 @@ def _layout(node: Node, detail: bool, parts: dict[str, str], user: bool) -> Layo
     needs = optional_text(part, "needs") or ""
     if needs != needs.lower():
         raise part["needs"].fail("'needs' is in lower case")
-    return Layout(
+    return LayoutRule(
         id=identifier(part["id"]),
         meaning=part["meaning"].text(),
         where=node.where,

@@ -11,7 +11,7 @@ import re
 from collections import Counter
 from collections.abc import Sequence
 
-from nccl_triage.engine.path_layouts import DIGIT, Layout, LayoutRules
+from nccl_triage.engine.path_layouts import DIGIT, LayoutRule, LayoutRules
 from nccl_triage.engine.pattern import Pattern
 from nccl_triage.ingest.layout_conditions import WHEN, Searcher, Siblings, strip_compression
 from nccl_triage.lazy_regex import lazily
@@ -32,7 +32,7 @@ def _searcher(pattern: Pattern) -> Searcher:
 class PathLayout:
     """A layout, or a detail, in the form in which it is tried."""
 
-    def __init__(self, rule: Layout) -> None:
+    def __init__(self, rule: LayoutRule) -> None:
         self.id, self.layout = rule.id, rule.layout
         self._needs = rule.needs
         self._pattern = _searcher(rule.pattern)
