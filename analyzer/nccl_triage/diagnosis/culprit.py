@@ -57,16 +57,9 @@ def find(case: Case, weighed: Weighed) -> list[Culprit]:
 
 def found_by(case: Case, weighed: Weighed) -> tuple[str | None, list[Culprit]]:
     """Return the first method or fact that names culprits, and the culprits; None and no culprits if none does."""
-    listed = weighed.cause.culprit or FAMILIES[weighed.cause.family]
-    if listed == NOBODY:
-        return None, []
     together = raised_alike(case, weighed)
-    alike = weighed.cause.family in OF_THE_JOB and len(together) > 1 and together >= set(case.identity.ranks)
     hosts = case.identity.hosts
-    out = _ruled_out(weighed.cause)
-    for name in (BY_MESSAGE, BY_FACTS, *listed):
-        if name in out or (alike and name in BY_SPEAKER):
-            continue
+    for name in _order(case, weighed, together):
         found = METHODS[name](case, weighed) if name in METHODS else blamed(case, name)
         if name in BY_WORDS and 1 < len(together) <= MAX_CULPRITS and found and found[0].rank in together:
             # It is chance which of them came first.
@@ -87,6 +80,21 @@ def found_by(case: Case, weighed: Weighed) -> tuple[str | None, list[Culprit]]:
         if found:
             return name, found
     return None, []
+
+
+def tried(case: Case, weighed: Weighed) -> list[str]:
+    """Return the methods and facts that may name the culprits of a cause, in the order in which they are asked."""
+    return _order(case, weighed, raised_alike(case, weighed))
+
+
+def _order(case: Case, weighed: Weighed, together: set[int]) -> list[str]:
+    """Return the methods and facts to ask, where the ranks ``together`` raised the same exception."""
+    listed = weighed.cause.culprit or FAMILIES[weighed.cause.family]
+    if listed == NOBODY:
+        return []
+    alike = weighed.cause.family in OF_THE_JOB and len(together) > 1 and together >= set(case.identity.ranks)
+    out = _ruled_out(weighed.cause)
+    return [name for name in (BY_MESSAGE, BY_FACTS, *listed) if name not in out and not (alike and name in BY_SPEAKER)]
 
 
 def _ruled_out(cause: Cause) -> frozenset[str]:

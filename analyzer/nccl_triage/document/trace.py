@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from nccl_triage.diagnosis import placeholders
+from nccl_triage.diagnosis import culprit, placeholders
 from nccl_triage.diagnosis.findings import Candidate, Findings
 from nccl_triage.document import restart
 from nccl_triage.document.evidence import pair
@@ -118,6 +118,12 @@ def _of_lines(made: list[Decision]) -> list[dict[str, Any]]:
     ]
 
 
+def _asked_before(diagnosis: Findings, candidate: Candidate) -> list[str]:
+    """Return the methods and facts that were asked for the culprits and named nobody."""
+    names = culprit.tried(diagnosis.case, candidate.weighed)
+    return names if candidate.found_by is None else names[: names.index(candidate.found_by)]
+
+
 def _cause(diagnosis: Findings, candidate: Candidate) -> dict[str, Any]:
     """Return why a cause stands where it does: its rows of evidence and what they add, its culprit, its status."""
     weighed = candidate.weighed
@@ -127,6 +133,7 @@ def _cause(diagnosis: Findings, candidate: Candidate) -> dict[str, Any]:
         "confidence": round(candidate.confidence, 3),
         "status": decision(candidate.ranked),
         "found_by": candidate.found_by,
+        "asked_before": _asked_before(diagnosis, candidate),
         "rows": [
             {
                 "row": item.evidence.id,

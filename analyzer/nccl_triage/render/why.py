@@ -18,6 +18,8 @@ LINES, ROWS, RIVALS, RULES = 25, 5, 2, 3
 _LABEL, _TEXT = 12, 160
 #: Characters of the fields of a signature.
 _FIELDS = 200
+#: Methods that were asked before the one that named the culprit.
+_BEFORE = 4
 #: Characters of a pattern.
 _PATTERN = 80
 
@@ -32,6 +34,8 @@ _WORDS = {
     "row": Pair("evidence", "证据"),
     "rival": Pair("rival", "竞争原因"),
     "culprit": Pair("culprit", "故障源"),
+    "before": Pair("any of these would have named the culprit first: {names} (and {more} more)",
+                   "以下任一方法都会先给出故障源：{names}（另有 {more} 个）"),
     "verdict": Pair("verdict", "结论"),
     "restart": Pair("restart", "重启"),
     "lines": Pair("{number} lines, first {place}: {says}", "{number} 行，首行 {place}：{says}"),
@@ -129,6 +133,12 @@ def _cause(document: Document, index: int, cause: Item, lang: Lang) -> Iterator[
     diagnoses = document.get("diagnoses") or []
     for culprit in (diagnoses[0].get("culprits") or [])[:2] if diagnoses else ():
         yield "culprit", f"{culprit_name(culprit, lang)}: {pick(culprit, 'why', lang)} [{cause['found_by']}]"
+    before = cause["asked_before"]
+    if before:
+        yield (
+            "otherwise",
+            _word("before", lang).format(names=", ".join(before[:_BEFORE]), more=max(0, len(before) - _BEFORE)),
+        )
 
 
 def _heaviest(rows: Sequence[Item]) -> list[Item]:
