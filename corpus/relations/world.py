@@ -27,7 +27,7 @@ RECORDED = ROOT / "corpus" / "recorded"
 #: Logs above this many characters are left to the other checks: they would take most of the time.
 LONGEST = 300_000
 #: Kinds of lines by which trouble begins, besides failures.
-TROUBLE = (*outcome.RULES.kinds("waits-last"), "exception.frame")
+TROUBLE = (*outcome.RULES.kinds["waits-last"], "exception.frame")
 
 
 @dataclass(frozen=True, slots=True)

@@ -185,7 +185,7 @@ def merge(
     """Merge files of collectors into the manifest of ``data``; with any label refused nothing is written, unless ``skip``.
 
     The logs of a file lie in ``logs``, or in the folder of that name beside it, where they are at hand. A repository of
-    which another set holds a log counts as opened: whoever writes rules has seen its jobs.
+    which another set holds a log counts as opened: the authors of rules have seen its jobs.
     """
     entries = manifest.read(data) if (data / "manifest.jsonl").is_file() else []
     merger = Merger(entries, is_reserved, other)

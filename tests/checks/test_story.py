@@ -64,7 +64,7 @@ def problems(rules: RuleSet, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callab
 def forget() -> None:
     """Let every table read its rules anew."""
     for table in REGISTERED.values():
-        for name in ("data", "limits", "_rules", "_asked", "_by_kind"):
+        for name in ("data", "limits", "kinds", "_rules", "_asked", "_by_kind"):
             table.__dict__.pop(name, None)
 
 

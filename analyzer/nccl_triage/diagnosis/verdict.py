@@ -149,9 +149,7 @@ def judge(case: Case, votes: Sequence[Vote] = (), model: str = "") -> Findings:
     weighed, unknown = rank_causes(case, votes)
     partial = case.observations.interruption is not None
     shown = [w for w in weighed if w.confidence >= 0.02 and w.score > 0][:MAX_CANDIDATES]
-    decision = VERDICT.decide(_Weighed(case, shown[0] if shown else None, partial))
-    if decision is None:
-        raise LookupError("no rule decides the verdict")
+    decision = VERDICT.settle(_Weighed(case, shown[0] if shown else None, partial))
     candidates: list[Candidate] = []
     if decision.answer != "healthy":
         for index, item in enumerate(shown):
@@ -186,17 +184,10 @@ def _status(item: Weighed, rival: float, partial: bool) -> Decision:
     votes = sum(c.applied for c in item.for_items if c.evidence.id == VOTE_ID)
     # Similarity to known incidents alone proves nothing.
     resembles = 2 * votes > sum(c.applied for c in item.for_items)
-    return _ranked(_Ranked(item.confidence, rival, _decisive(item), resembles, partial))
+    return STATUS.settle(_Ranked(item.confidence, rival, _decisive(item), resembles, partial))
 
 
 def status_of(confidence: float, rival: float, decisive: bool) -> Status:
     """Return the status of a cause by its confidence, that of its rival, and whether it has decisive evidence."""
-    status: Status = _ranked(_Ranked(confidence, rival, decisive)).answer  # type: ignore[assignment]
+    status: Status = STATUS.settle(_Ranked(confidence, rival, decisive)).answer  # type: ignore[assignment]
     return status
-
-
-def _ranked(asked: _Ranked) -> Decision:
-    decision = STATUS.decide(asked)
-    if decision is None:
-        raise LookupError("no rule decides the status")
-    return decision

@@ -5,10 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from nccl_triage.diagnosis import placeholders
 from nccl_triage.diagnosis.findings import Findings
 from nccl_triage.document import trace
-from nccl_triage.document.evidence import pair
 from nccl_triage.engine import match
 from nccl_triage.engine.pattern_progress import matched_beginning
 from nccl_triage.engine.schema import Signature
@@ -22,7 +20,7 @@ from nccl_triage.story.story import Run
 HEAD = 400
 #: Signatures that nearly match that are told, and of how many it is measured how far they get.
 NEAR, TRIED = 3, 12
-#: What is told of who printed a line.
+#: Fields that tell who printed a line.
 _CONTEXT = ("rank", "local_rank", "host", "address", "pid", "gpu", "place", "program", "actor", "level")
 
 
@@ -33,6 +31,7 @@ def describe(diagnosis: Findings, path: str, number: int, texts: Mapping[int, st
     peeled = prefixes.peel(text, prefixes.sniff([texts[line] for line in sorted(texts) if line <= HEAD]))
     kept = [event for event in _events(diagnosis) if event.source == path and _covers(event, number)]
     shown = {(event.source, event.line) for event in kept}
+    decisions = list(trace.decisions(diagnosis))
     signatures = diagnosis.case.rules.signatures
     likely = [signature for signature in signatures.values() if _anchors_in(signature, text)]
     matched = {signature.id: fields for signature, fields in match.matches(likely, peeled.text, text)}
@@ -53,12 +52,12 @@ def describe(diagnosis: Findings, path: str, number: int, texts: Mapping[int, st
         "runs": len(diagnosis.case.story.runs),
         "decisions": _distinct(
             trace.decision(made)
-            for made in trace.decisions(diagnosis)
+            for made in decisions
             if made.subject is not None and (made.subject.source, made.subject.line) in shown
         ),
         "decided_by_it": [
             {"rule": made.rule, "answer": made.answer}
-            for made in trace.decisions(diagnosis)
+            for made in decisions
             if any((event.source, event.line) in shown for event in made.events)
         ],
         "evidence": list(_evidence(diagnosis, path, number)),
@@ -150,13 +149,4 @@ def _evidence(diagnosis: Findings, path: str, number: int) -> Iterator[dict[str,
     for candidate in diagnosis.candidates:
         for item in candidate.weighed.contributions:
             if any(event.source == path and _covers(event, number) for event in item.events):
-                yield {
-                    "cause": candidate.id,
-                    "row": item.evidence.id,
-                    "where": item.evidence.where_defined,
-                    "weight": item.evidence.weight,
-                    "adds": round(item.applied, 3),
-                    "against": item.against,
-                    "explained_by": item.explained_by,
-                    **pair("says", placeholders.fill_both(item.evidence.says, diagnosis.case, item.events)),
-                }
+                yield {"cause": candidate.id, **trace.row(diagnosis.case, item)}

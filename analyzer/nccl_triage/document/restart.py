@@ -172,9 +172,7 @@ def decide(diagnosis: Findings) -> RestartDecision | None:
         return None
     best = diagnosis.candidates[0] if diagnosis.verdict == "diagnosed" and diagnosis.candidates else None
     asked = _Restart(case, best if best is not None and best.status != "possible" else None)
-    decision = RULES.decide(asked)
-    if decision is None:
-        raise LookupError("no rule decides about a restart")
+    decision = RULES.settle(asked)
     if asked.best is None:
         return RestartDecision(decision, [], None)
     asked.decided, asked.repeats = decision.answer, _repeats(case, asked.best.id)

@@ -6,7 +6,9 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from nccl_triage.diagnosis import culprit, placeholders
+from nccl_triage.diagnosis.case import Case
 from nccl_triage.diagnosis.findings import Candidate, Findings
+from nccl_triage.diagnosis.weigh import Contribution
 from nccl_triage.document import restart
 from nccl_triage.document.evidence import pair
 from nccl_triage.observations.event import Event
@@ -135,16 +137,20 @@ def _cause(diagnosis: Findings, candidate: Candidate) -> dict[str, Any]:
         "found_by": candidate.found_by,
         "asked_before": _asked_before(diagnosis, candidate),
         "rows": [
-            {
-                "row": item.evidence.id,
-                "where": item.evidence.where_defined,
-                "weight": item.evidence.weight,
-                "adds": round(item.applied, 3),
-                "against": item.against,
-                "explained_by": item.explained_by,
-                **pair("says", placeholders.fill_both(item.evidence.says, diagnosis.case, item.events)),
-                "lines": [line(event) for event in item.events[:3]],
-            }
+            {**row(diagnosis.case, item), "lines": [line(event) for event in item.events[:3]]}
             for item in weighed.contributions
         ],
+    }
+
+
+def row(case: Case, item: Contribution) -> dict[str, Any]:
+    """Return a row of evidence that held: where it is defined, what it adds to the score, and what it says."""
+    return {
+        "row": item.evidence.id,
+        "where": item.evidence.where_defined,
+        "weight": item.evidence.weight,
+        "adds": round(item.applied, 3),
+        "against": item.against,
+        "explained_by": item.explained_by,
+        **pair("says", placeholders.fill_both(item.evidence.says, case, item.events)),
     }

@@ -3,14 +3,30 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 
-from nccl_triage.engine.nodes import Node
+from nccl_triage.engine.nodes import ErrorCollector, Node
 from nccl_triage.engine.pattern import Pattern, pattern_of
 from nccl_triage.engine.regex_analysis import digits_of_group, groups_of, least_width
 from nccl_triage.lazy_regex import lazily
 from nccl_triage.numbers import MOST_DIGITS
 
 _PART = lazily(r"\{([a-z][a-z_]*)\}")
+
+
+def read_files(
+    roots: Sequence[Node], keys: Sequence[str], parts: dict[str, str], errors: ErrorCollector
+) -> list[tuple[Node, dict[str, Node]]]:
+    """Return each file with its keys, and add the parts of all of them, which their patterns share."""
+    files = []
+    for root in roots:
+        with errors.collecting():
+            files.append((root, root.keys((), ("parts", *keys))))
+    for _, file in files:
+        if "parts" in file:
+            with errors.collecting():
+                read_parts(file["parts"], parts)
+    return files
 
 
 def read_parts(node: Node, into: dict[str, str]) -> None:

@@ -17,7 +17,7 @@ from nccl_triage.engine.path_layouts import (
     PathSample,
 )
 from nccl_triage.engine.pattern import Pattern
-from nccl_triage.engine.pattern_parts import check_number, read_parts, read_pattern
+from nccl_triage.engine.pattern_parts import check_number, read_files, read_pattern
 from nccl_triage.engine.regex_analysis import groups_of
 
 #: Layouts and details at most: each may be tried on each path.
@@ -28,15 +28,7 @@ _TWICE = "stream2"
 
 def read_layouts(roots: Sequence[Node], user: bool, into: LayoutRules, errors: ErrorCollector) -> None:
     """Add the layouts and details of all files of a folder of rules, which share their parts."""
-    files = []
-    for root in roots:
-        with errors.collecting():
-            files.append((root, root.keys((), ("parts", "layouts", "details"))))
-    for _, file in files:
-        if "parts" in file:
-            with errors.collecting():
-                read_parts(file["parts"], into.parts)
-    for root, file in files:
+    for root, file in read_files(roots, ("layouts", "details"), into.parts, errors):
         for key in ("layouts", "details"):
             for item in file[key].items() if key in file else ():
                 with errors.collecting():

@@ -18,7 +18,7 @@ from nccl_triage.engine.line_prefixes import (
 )
 from nccl_triage.engine.nodes import ErrorCollector, Node
 from nccl_triage.engine.pattern import Pattern
-from nccl_triage.engine.pattern_parts import check_number, group_in, read_parts, read_pattern
+from nccl_triage.engine.pattern_parts import check_number, group_in, read_files, read_pattern
 from nccl_triage.engine.regex_analysis import groups_of
 from nccl_triage.observations.event import Context
 
@@ -34,15 +34,7 @@ OPTIONAL = (
 
 def read_prefixes(roots: Sequence[Node], user: bool, into: PrefixRules, errors: ErrorCollector) -> None:
     """Add the prefixes of all files of a folder of rules, which share their parts."""
-    files = []
-    for root in roots:
-        with errors.collecting():
-            files.append((root, root.keys((), ("parts", "prefixes"))))
-    for _, file in files:
-        if "parts" in file:
-            with errors.collecting():
-                read_parts(file["parts"], into.parts)
-    for root, file in files:
+    for root, file in read_files(roots, ("prefixes",), into.parts, errors):
         for item in file["prefixes"].items() if "prefixes" in file else ():
             with errors.collecting():
                 found = _prefix(item, into.parts, user)

@@ -300,7 +300,7 @@ def digits_of_group(pattern: str, group: str) -> int | None:
 
 
 def _group(items: Any, number: int) -> Any:
-    """Return what stands in a numbered group, None if it is not in this part of a parse tree."""
+    """Return the content of a numbered group, None if it is not in this part of a parse tree."""
     for op, argument in items:
         if op is CONSTANTS.SUBPATTERN and argument[0] == number:
             return argument[3]

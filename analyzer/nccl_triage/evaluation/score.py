@@ -43,7 +43,7 @@ class CaseOutcome:
 
     @property
     def accuses_healthy(self) -> bool:
-        """Whether a healthy run is accused."""
+        """Whether a healthy run is accused; a tool without an answer accuses nobody."""
         return self.case.cause == "healthy" and self.verdict == "diagnosed" and not self.right() and not self.admits
 
     @property

@@ -56,7 +56,7 @@ class TextLikePrefix(LinePrefix):
         self._not_speakers = None if rule.not_speakers is None else matcher(rule.not_speakers)
 
     def matches(self, lines: Iterable[str]) -> list[re.Match[str]]:
-        """Return the matches of the lines that begin so, whoever speaks there."""
+        """Return the matches of the lines that begin so, from any speaker."""
         return [found for line in lines if (found := self.pattern.match(line)) is not None]
 
     def speakers(self, lines: Iterable[str]) -> list[str]:

@@ -86,9 +86,10 @@ class Table(Generic[_Asked]):
     def _rules(self) -> dict[str, StoryRule]:
         return {rule.id.partition(".")[2]: rule for rule in self.data.rules}
 
-    def kinds(self, name: str) -> frozenset[str]:
-        """Return the kinds of lines that a rule looks at."""
-        return frozenset(self._rules[name].kinds)
+    @cached_property
+    def kinds(self) -> Mapping[str, frozenset[str]]:
+        """The kinds of lines that each rule looks at."""
+        return {name: frozenset(rule.kinds) for name, rule in self._rules.items()}
 
     @cached_property
     def _asked(self) -> list[tuple[StoryRule, Condition[_Asked]]]:
@@ -109,13 +110,16 @@ class Table(Generic[_Asked]):
         rules = self._asked if kind is None else self._by_kind.get(kind, ())
         return _first(rules, asked, subject)
 
+    def settle(self, asked: _Asked) -> Decision:
+        """Return the decision of the first rule that holds, in a table whose last rule always does."""
+        decision = self.decide(asked)
+        if decision is None:
+            raise LookupError(f"no rule of {self.name!r} holds")
+        return decision
+
     def overrule(self, asked: _Asked, subject: Event | None = None) -> Decision | None:
         """Return the decision of the first rule that holds and that may overrule an earlier one."""
         return _first((item for item in self._asked if item[0].overrules), asked, subject)
-
-    def answers(self, asked: _Asked, kind: str) -> str | None:
-        """Return the answer about a line of a kind, without its grounds."""
-        return next((rule.answer for rule, holds in self._by_kind.get(kind, ()) if holds(asked) is not None), None)
 
     def decision(self, name: str, subject: Event | None, grounds: Grounds = Grounds()) -> Decision:  # noqa: B008
         """Return the decision of a rule that a function applied."""
@@ -137,6 +141,11 @@ def _first(
 COUNTS = "counts"
 #: Grounds of a rule for which the line itself is enough.
 ITSELF = Grounds()
+
+
+def by(event: Event | None, *further: Event) -> Grounds | None:
+    """Return the grounds of a rule that holds by a line and further ones; None without that line."""
+    return None if event is None else Grounds((event, *further))
 
 
 def answer_in_words(decision: Decision) -> Text:

@@ -35,8 +35,8 @@ class Exit:
 
 
 RULES: Table[Event] = Table("ends")
-#: The answers of its rules: the whole job was told to stop, or it ended.
-STOPPED, ENDED = "job-stopped", "job-ended"
+#: The answer of rules by which the whole job was told to stop; by the others it ended.
+STOPPED = "job-stopped"
 
 
 @RULES.condition("cancelled")
@@ -61,12 +61,13 @@ def end_of(event: Event) -> Decision | None:
 
 def stops_job(event: Event) -> bool:
     """Tell whether a line says that the whole job was told to stop: by a limit, a cancel, or a signal to its launcher."""
-    return RULES.answers(event, event.kind) == STOPPED
+    decision = end_of(event)
+    return decision is not None and decision.answer == STOPPED
 
 
 def ends_job(event: Event) -> bool:
     """Tell whether a line ends the whole job, not only one of its processes."""
-    return event.is_failure and RULES.answers(event, event.kind) in (STOPPED, ENDED)
+    return event.is_failure and end_of(event) is not None
 
 
 def signal_of_code(code: int) -> int | None:

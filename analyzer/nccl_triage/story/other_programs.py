@@ -80,7 +80,7 @@ def _helper_of_cluster(asked: _Asked) -> Grounds | None:
     event = asked.event
     if not asked.tells or event.source not in asked.watching:
         return None
-    return ITSELF if event.is_failure or event.kind in RULES.kinds("helper-of-cluster") else None
+    return ITSELF if event.is_failure or event.kind in RULES.kinds["helper-of-cluster"] else None
 
 
 @RULES.condition("log-without-job")

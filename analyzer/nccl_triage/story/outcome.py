@@ -18,7 +18,7 @@ from nccl_triage.parsers.tracebacks import lines_of
 from nccl_triage.parsers.unknown_errors import SALIENT
 from nccl_triage.recorder.compare import compare
 from nccl_triage.story import exits
-from nccl_triage.story.decisions import Decision, Grounds, Table
+from nccl_triage.story.decisions import Decision, Grounds, Table, by
 from nccl_triage.story.exceptions import ERROR_LEVELS, is_communication, is_launcher
 from nccl_triage.story.survived_failures import ADVANCES, MOVES, NUMBERS
 from nccl_triage.story.view import View
@@ -127,28 +127,24 @@ RULES: Table[_End] = Table("outcome")
 
 
 def outcome_of(view: View, survived: Sequence[tuple[Event, Decision]], whole: View) -> Outcome:
-    """Return how a run ended, by those of its events that count (``view``) of all of its events (``whole``)."""
-    decision = RULES.decide(_End(view, survived, whole))
-    if decision is None:
-        raise LookupError("no rule tells how the run ended")
+    """Return how a run ended, by those of its events that count (``view``) of all of its events (``whole``).
+
+    The line that says so is the first one by which the rule holds.
+    """
+    decision = RULES.settle(_End(view, survived, whole))
     event = decision.events[0] if decision.events else None
     state: State = decision.answer  # type: ignore[assignment]
     return Outcome(state, event, decision)
 
 
-def _by(event: Event | None, *further: Event) -> Grounds | None:
-    """Return the grounds of a rule that holds by a line, None without one; the first line is that of the outcome."""
-    return None if event is None else Grounds((event, *further))
-
-
 @RULES.condition("bad-numbers-last")
 def _bad_numbers_last(end: _End) -> Grounds | None:
-    return _by(next((event for event in end.view.of(NUMBERS) if "lasts" in event.fields), None))
+    return by(next((event for event in end.view.of(NUMBERS) if "lasts" in event.fields), None))
 
 
 @RULES.condition("files-say-finished")
 def _files_say_finished(end: _End) -> Grounds | None:
-    return None if end.view.order_known else _by(_each_file(end.view, end.view.of("job.finished")))
+    return None if end.view.order_known else by(_each_file(end.view, end.view.of("job.finished")))
 
 
 @RULES.condition("all-exited-with-0")
@@ -156,60 +152,60 @@ def _all_exited_with_0(end: _End) -> Grounds | None:
     if not end.all_exited:
         return None
     last = end.view.position(end.bad[-1]) if end.bad else -1
-    return _by(end.all_exited[-1]) if end.view.position(end.all_exited[-1]) > last else None
+    return by(end.all_exited[-1]) if end.view.position(end.all_exited[-1]) > last else None
 
 
 @RULES.condition("last-step-then-ends")
 def _last_step_then_ends(end: _End) -> Grounds | None:
-    return None if end.all_exited or not end.view.order_known else _by(_counted_out(end.view))
+    return None if end.all_exited or not end.view.order_known else by(_counted_out(end.view))
 
 
 @RULES.condition("left-before-trouble")
 def _left_before_trouble(end: _End) -> Grounds | None:
-    return None if end.all_exited or not end.view.order_known else _by(_left_first(end.view))
+    return None if end.all_exited or not end.view.order_known else by(_left_first(end.view))
 
 
 @RULES.condition("said-after-failures")
 def _said_after_failures(end: _End) -> Grounds | None:
-    return None if end.all_exited or not end.view.order_known else _by(_said(end.view))
+    return None if end.all_exited or not end.view.order_known else by(_said(end.view))
 
 
 @RULES.condition("waited-before-stop")
 def _waited_before_stop(end: _End) -> Grounds | None:
     waited = end.stop is not None and any(_is_wait(event) for event in end.before_stop[:1])
-    return _by(end.bad[0], *_listed(end.stop)) if waited else None
+    return by(end.bad[0], *_listed(end.stop)) if waited else None
 
 
 @RULES.condition("failed-before-stop")
 def _failed_before_stop(end: _End) -> Grounds | None:
     fault = next((event for event in end.before_stop if _is_fault(event)), None)
-    return None if fault is None else _by(end.bad[0], fault, *_listed(end.stop))
+    return None if fault is None else by(end.bad[0], fault, *_listed(end.stop))
 
 
 @RULES.condition("told-to-stop")
 def _told_to_stop(end: _End) -> Grounds | None:
-    return _by(end.stop)
+    return by(end.stop)
 
 
 @RULES.condition("gave-up-waiting")
 def _gave_up_waiting(end: _End) -> Grounds | None:
-    return _by(end.bad[0]) if end.bad and _is_wait(end.bad[0]) else None
+    return by(end.bad[0]) if end.bad and _is_wait(end.bad[0]) else None
 
 
 @RULES.condition("failure-counts")
 def _failure_counts(end: _End) -> Grounds | None:
-    return _by(end.bad[0]) if end.bad else None
+    return by(end.bad[0]) if end.bad else None
 
 
 @RULES.condition("bad-numbers")
 def _bad_numbers(end: _End) -> Grounds | None:
-    return _by(next(iter(end.view.of(NUMBERS)), None))
+    return by(next(iter(end.view.of(NUMBERS)), None))
 
 
 @RULES.condition("said-finished")
 def _said_finished(end: _End) -> Grounds | None:
     said = end.view.of("job.finished") + end.view.telling(end="orderly")
-    return _by(said[-1]) if said else None
+    return by(said[-1]) if said else None
 
 
 @RULES.condition("recorders-differ")
@@ -229,18 +225,18 @@ def _unknown_error_last(end: _End) -> Grounds | None:
 
 @RULES.condition("stack-dumped-by-hand")
 def _stack_dumped_by_hand(end: _End) -> Grounds | None:
-    return _by(_dumped_apart(end.view, end.worked))
+    return by(_dumped_apart(end.view, end.worked))
 
 
 @RULES.condition("stacks-last")
 def _stacks_last(end: _End) -> Grounds | None:
     stacks = end.stacks_behind if end.view.order_known else []
-    return _by(stacks[-1]) if any("frames" in event.fields for event in stacks) else None
+    return by(stacks[-1]) if any("frames" in event.fields for event in stacks) else None
 
 
 @RULES.condition("traceback-last")
 def _traceback_last(end: _End) -> Grounds | None:
-    return _by(end.stacks_behind[-1]) if end.view.order_known and end.stacks_behind else None
+    return by(end.stacks_behind[-1]) if end.view.order_known and end.stacks_behind else None
 
 
 @RULES.condition("waits-last")
@@ -250,7 +246,7 @@ def _waits_last(end: _End) -> Grounds | None:
     # A process that waited and then got further in its set-up waits no more.
     further = max((n for n, e in enumerate(end.behind) if e.role == "progress" and e.kind in MOVES), default=-1)
     behind = end.behind[further + 1 :]
-    waits = [event for event in behind if event.kind in RULES.kinds("waits-last")]
+    waits = [event for event in behind if event.kind in RULES.kinds["waits-last"]]
     if len(waits) >= RULES.limits["waits"] or any("awaits" in event.fields for event in behind):
         return Grounds((behind[-1], *waits[:1]), {"waits_seen": len(waits)})
     return None
@@ -259,18 +255,18 @@ def _waits_last(end: _End) -> Grounds | None:
 @RULES.condition("processes-left")
 def _processes_left(end: _End) -> Grounds | None:
     leaving = end.view.telling("end")
-    return _by(leaving[0]) if leaving else None  # processes ended, and none said that anything was wrong
+    return by(leaving[0]) if leaving else None  # processes ended, and none said that anything was wrong
 
 
 @RULES.condition("cluster-stopped-after-work")
 def _cluster_stopped_after_work(end: _End) -> Grounds | None:
     # A cluster is told to stop when its driver is gone: the job is over, and the log that says how is not here.
-    return _by(end.cluster_stops) if end.worked or end.view.of("teardown") else None
+    return by(end.cluster_stops) if end.worked or end.view.of("teardown") else None
 
 
 @RULES.condition("cluster-stopped")
 def _cluster_stopped(end: _End) -> Grounds | None:
-    return _by(end.cluster_stops)
+    return by(end.cluster_stops)
 
 
 @RULES.condition("silent-after-exception")
@@ -293,7 +289,7 @@ def _silent_after_exception(end: _End) -> Grounds | None:
 
 @RULES.condition("at-work")
 def _still_at_work(end: _End) -> Grounds | None:
-    return _by(end.worked[-1]) if end.worked else None
+    return by(end.worked[-1]) if end.worked else None
 
 
 @RULES.condition("recorded-at-work")
@@ -303,7 +299,7 @@ def _recorded_at_work(end: _End) -> Grounds | None:
 
 @RULES.condition("input-ends")
 def _input_ends(end: _End) -> Grounds | None:
-    return _by(end.known[-1]) if end.known else None
+    return by(end.known[-1]) if end.known else None
 
 
 @RULES.condition("no-job")
@@ -324,7 +320,7 @@ def _listed(event: Event | None) -> list[Event]:
 
 def _is_wait(event: Event) -> bool:
     """Tell whether a process gave up waiting for others: by then the job had hung for a while."""
-    return event.kind in RULES.kinds("gave-up-waiting")
+    return event.kind in RULES.kinds["gave-up-waiting"]
 
 
 def _is_fault(event: Event) -> bool:
@@ -434,7 +430,7 @@ def _is_last(event: Event) -> bool:
 
 
 def _is_farewell(event: Event) -> bool:
-    return event.kind in RULES.kinds("last-step-then-ends") or (event.kind == "exception" and is_communication(event))
+    return event.kind in RULES.kinds["last-step-then-ends"] or (event.kind == "exception" and is_communication(event))
 
 
 def _is_unknown_end(view: View, event: Event) -> bool:

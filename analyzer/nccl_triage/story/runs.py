@@ -24,7 +24,7 @@ from nccl_triage.lazy_regex import lazily
 from nccl_triage.numbers import listed
 from nccl_triage.observations.event import Event
 from nccl_triage.observations.store import SourceInfo
-from nccl_triage.story.decisions import Decision, Grounds, Table
+from nccl_triage.story.decisions import Decision, Grounds, Table, by
 from nccl_triage.story.exits import ends_job
 from nccl_triage.story.survived_failures import ADVANCES, RankOf, process_of, step_number
 
@@ -115,19 +115,19 @@ RULES.by_name("opening-again", "next-job-step", "attempt-folders")
 
 @RULES.condition("launched-after-end")
 def _launched_after_end(beginning: _Beginning) -> Grounds | None:
-    return _by(beginning.seen.ended)
+    return by(beginning.seen.ended)
 
 
 @RULES.condition("launched-after-work")
 def _launched_after_work(beginning: _Beginning) -> Grounds | None:
     # Launchers of other hosts may come later, as long as nothing ended.
     host, worked = beginning.event.context.host, beginning.seen.worked
-    return _by(worked) if host is None or beginning.seen.launched.get(host, False) else None
+    return by(worked) if host is None or beginning.seen.launched.get(host, False) else None
 
 
 @RULES.condition("step-of-other-workers")
 def _step_of_other_workers(beginning: _Beginning) -> Grounds | None:
-    # Standard output may be held back until its process ends: what stands below a failure need not be later.
+    # Standard output may be held back until its process ends: a line below a failure need not be later.
     event, emptied = beginning.event, beginning.seen.emptied.get(beginning.event.context.host)
     if emptied is None or event.role != "progress" or event.signature not in emptied[1]:
         return None
@@ -148,7 +148,7 @@ def _counter_again(beginning: _Beginning) -> Grounds | None:
 @RULES.condition("dead-process-again")
 def _dead_process_again(beginning: _Beginning) -> Grounds | None:
     again = (beginning.process, beginning.event.signature) in beginning.seen.begun
-    return _by(beginning.ended_by) if again else None
+    return by(beginning.ended_by) if again else None
 
 
 @RULES.condition("new-process-after-end")
@@ -156,11 +156,7 @@ def _new_process_after_end(beginning: _Beginning) -> Grounds | None:
     if beginning.ended_by is not None or beginning.event.is_failure:
         return None
     known = beginning.process is not None and beginning.process in beginning.seen.processes
-    return None if known else _by(beginning.seen.ended)
-
-
-def _by(event: Event | None) -> Grounds | None:
-    return None if event is None else Grounds((event,))
+    return None if known else by(beginning.seen.ended)
 
 
 def split(events: Sequence[Event], rank_of: RankOf) -> list[Part]:

@@ -79,9 +79,7 @@ def tell_story(observations: Observations, rules: RuleSet) -> Story:
         told = [_run(observations, events, known, identity)]
     else:
         told = [_run(observations, p.events, known, Identity(observations, p.events), p) for p in parts]
-    chosen = CHOICE.decide(told)
-    if chosen is None:
-        raise LookupError("no rule chooses a run")
+    chosen = CHOICE.settle(told)
     last = told[_number_of(chosen) - 1]
     last.aside = [*foreign, *last.aside]
     return Story(told, last, known, chosen, remembered)

@@ -146,7 +146,7 @@ def _ignored(failure: _Failure) -> Grounds | None:
 
 @RULES.condition("end-of-process")
 def _end_of_process(failure: _Failure) -> Grounds | None:
-    ends, block = RULES.kinds("end-of-process"), failure.block
+    ends, block = RULES.kinds["end-of-process"], failure.block
     if failure.event.kind in ends:
         return ITSELF
     return Grounds((block,)) if block is not None and block.kind in ends else None
@@ -154,7 +154,7 @@ def _end_of_process(failure: _Failure) -> Grounds | None:
 
 @RULES.condition("lasting-damage")
 def _lasting_damage(failure: _Failure) -> Grounds | None:
-    return ITSELF if failure.event.kind in RULES.kinds("lasting-damage") else None
+    return ITSELF if failure.event.kind in RULES.kinds["lasting-damage"] else None
 
 
 @RULES.condition("numbers-never-good-again")
@@ -312,7 +312,7 @@ def judge(events: Sequence[Event], rank_of: RankOf) -> list[tuple[Event, Decisio
         if event.kind == "process.crash" and process is not None:
             crashed.setdefault(process, place)
     first = {event.signature: place for place, event in reversed(list(enumerate(events)))}
-    ends = RULES.kinds("end-of-process")
+    ends = RULES.kinds["end-of-process"]
     place = len(events)
     for event, process, new in zip(reversed(events), reversed(processes), reversed(new_steps(events)), strict=True):
         block = blocks.get((event.source, event.line))
@@ -415,7 +415,7 @@ def _logged(events: Sequence[Event], processes: Sequence[Hashable | None]) -> se
 
 def _fate(block: Event | None, logged: Container[int]) -> str | None:
     """Return what the lines around a traceback say about it: ignored, uncaught, logged or None."""
-    if block is None or block.kind in RULES.kinds("end-of-process"):
+    if block is None or block.kind in RULES.kinds["end-of-process"]:
         return None
     return "logged" if id(block) in logged else block.fields.get("fate")
 
