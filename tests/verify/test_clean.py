@@ -30,7 +30,7 @@ pytestmark = pytest.mark.skipif(find_spec("torch") is None, reason="torch is not
 
 SOURCE = Path(runner.__file__).parents[2]
 #: Seconds for processes to be gone after they were told to.
-GONE = 5.0
+GONE = 20.0
 LIMITS = Deadlines(start=30.0, store=4.0, group=4.0, entered=1.0, first=2.0, timed=8.0, grace=0.5)
 #: The names of what torch, Gloo and NCCL put into shared memory.
 SHARED = ("torch_", "nccl-", "sem.", "gloo")
@@ -226,7 +226,9 @@ def verifying(place: Scene, *words: str, iterations: int = 100_000) -> Iterator[
         "--backend",
         "gloo",
     ]
-    environment = {**os.environ, "PYTHONPATH": str(SOURCE), "PYTHONDONTWRITEBYTECODE": "1", "MARK": str(place.root)}
+    # Where a process lingers, SIGABRT makes it tell what its threads do.
+    environment = {**os.environ, "PYTHONPATH": str(SOURCE), "PYTHONDONTWRITEBYTECODE": "1", "MARK": str(place.root),
+                   "PYTHONFAULTHANDLER": "1"}  # fmt: skip
     with subprocess.Popen(
         [*command, *words],
         stdout=subprocess.PIPE,
@@ -253,6 +255,16 @@ def heard(process: subprocess.Popen[str], word: str) -> list[str]:
     raise AssertionError("".join(lines))
 
 
+def ended(process: subprocess.Popen[str]) -> None:
+    """Wait until a process has ended; fail with the stacks of its threads where it does not."""
+    try:
+        process.wait(GONE)
+    except subprocess.TimeoutExpired:
+        process.send_signal(signal.SIGABRT)
+        assert process.stderr is not None
+        raise AssertionError(process.stderr.read()) from None
+
+
 def ours(place: Scene) -> list[int]:
     """Return the processes that inherited the mark of a session, however they are called."""
     found = []
@@ -272,7 +284,7 @@ def test_an_interrupt_leaves_nothing(place: Scene, moment: str, kept: bool) -> N
         if moment == "run-01":
             until(lambda: len(ours(place)) >= 6)  # the command, its agent, four ranks
         process.send_signal(signal.SIGINT)
-        process.wait(GONE)
+        ended(process)
         assert process.returncode == 130
         assert process.stderr is not None
         assert process.stderr.read().splitlines()[-1:] == ["interrupted"]
@@ -296,5 +308,5 @@ def test_a_controller_that_is_killed_takes_everything_with_it(place: Scene) -> N
         heard(process, "run-01")
         until(lambda: len(ours(place)) >= 6)
         process.kill()
-        process.wait(GONE)
+        ended(process)
         until(lambda: ours(place) == [])
