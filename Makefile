@@ -4,6 +4,10 @@ PYTHON ?= python3
 BIN := $(VENV)/bin
 # The open benchmark of whole logs, as `python -m corpus.wild rebuild CLONES build/wild` makes it.
 WILD ?= build/wild
+# Further logs that the models of form and place learn from (`python -m corpus.form rebuild CLONES build/form`), and
+# folders of whole logs that are not public.
+FORM ?= build/form
+WHOLE ?= $(wildcard ../shared/cases/whole ../shared/cases/injected ../shared/cases/seeds)
 CASES ?= $(wildcard ../shared/cases/whole ../shared/cases/seeds ../shared/cases/dev ../shared/cases/injected) corpus/recorded corpus/written
 
 .DEFAULT_GOAL := help
@@ -67,7 +71,9 @@ $(CORPUS_VENV)/bin/torchrun: corpus/scenarios/requirements.txt
 corpus: $(CORPUS_VENV)/bin/torchrun  ## Record the scenarios that this machine allows (root for namespaces; hours), WHAT='ids'
 	$(CORPUS_VENV)/bin/python -m corpus.scenarios $(WHAT)
 
-model: setup  ## Train the shipped classifier again: the same corpus gives the same bytes
+model: setup  ## Train the shipped models again: the same logs give the same bytes, WILD=build/wild FORM=build/form WHOLE=FOLDERS
+	PYTHONPATH=analyzer:. $(BIN)/python -m corpus.form train $(WHOLE) $(WILD) $(FORM) corpus/recorded --excerpts corpus/written \
+		--output analyzer/nccl_triage/learned/form.json
 	rm -rf build/generated
 	$(BIN)/python -m corpus.generate set build/generated --count 300 --seed 1
 	$(BIN)/nccl-triage model train corpus/recorded corpus/written build/generated --alone --force \

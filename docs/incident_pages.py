@@ -61,7 +61,7 @@ INCIDENTS = (
     "recorded/ray_gcs_killed_w2",
     "recorded/index_first_w6",
     "written/A024",
-    "recorded/generate_fsdp_w2",
+    "written/B076",
     "recorded/sigbus_w2",
     "written/A111",
     "recorded/disk_no_inodes_w2",

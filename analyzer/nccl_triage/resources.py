@@ -45,6 +45,11 @@ def model_file() -> Traversable:
     return _package() / "classifier" / "model.json"
 
 
+def form_file() -> Traversable:
+    """Return the shipped models of form and place; they may be missing like the model."""
+    return _package() / "learned" / "form.json"
+
+
 def examples_file() -> Traversable:
     """Return what the shipped model learnt from, as features: users' own incidents are added to it."""
     return _package() / "classifier" / "examples.json.gz"

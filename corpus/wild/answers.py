@@ -25,7 +25,7 @@ from nccl_triage.evaluation.score import CaseOutcome
 #: Verdict of a tool that says nothing: right nowhere, and no accusation.
 NO_ANSWER = "no answer"
 #: What a tool may say of a log.
-SAYS = ("verdict", "confidence", "culprit", "line", "outcome")
+SAYS = ("verdict", "confidence", "culprit", "line", "told", "outcome")
 _KEYS = frozenset(("id", "verdict", "cause", "confidence", "culprit", "lines", "outcome"))
 _MOST_LINE = 10**9
 
@@ -60,6 +60,7 @@ def from_report(document: Mapping[str, Any], case: LabelledCase) -> CaseOutcome:
         culprits=[(item["rank"], item["host"]) for item in first["culprits"]],
         lines=[int(item["line"]) for item in first["evidence"]],
         files=[str(item["path"]) for item in first["evidence"]],
+        told=[(str(item["path"]), int(item["line"])) for item in document.get("telling_lines") or ()],
         outcome=(document.get("outcome") or {}).get("state"),
     )
 
@@ -128,6 +129,7 @@ def common(outcome: CaseOutcome, says: Sequence[str] = SAYS) -> dict[str, Any]:
         "line": {
             "lines": [{"file": f, "line": n} for n, f in zip(outcome.lines, outcome.files, strict=True)],
         },
+        "told": {},  # no part of the common form
         "outcome": {"outcome": outcome.outcome},
     }  # fmt: skip
     found = {"id": outcome.case.id}

@@ -37,6 +37,7 @@ MEASURES = (
     Measure("misled", "wrong at 0.8 or more", "confidence"),
     Measure("culprit", "culprit right", "culprit"),
     Measure("line", "evidence line right", "line"),
+    Measure("told", "line among evidence or three telling lines", "told"),
     Measure("outcome", "outcome right", "outcome"),
 )
 CALIBRATION = "calibration error"

@@ -1,35 +1,46 @@
-"""What the classifier sees of a run."""
+"""What the vote for a cause sees of a run: the words of the lines that tell most."""
 
 from __future__ import annotations
 
-from nccl_triage.classifier.features import Features, extract
+from nccl_triage.classifier.features import LINES, Features, extract, top_lines
 from nccl_triage.diagnosis.case import Case
-from nccl_triage.diagnosis.facts import software
+from nccl_triage.diagnosis.verdict import told_lines
 from nccl_triage.engine.schema import RuleSet
+from nccl_triage.learned import form
+from nccl_triage.observations.event import Context, Event
 from nccl_triage.observations.store import Observations
 from tests.scan_helpers import scan_text
 
 
 def features_of(observations: Observations, rules: RuleSet) -> Features:
-    case = Case(observations, rules)
-    return extract(case, software.programs(case))
+    return extract(told_lines(Case(observations, rules, form.shipped())))
 
 
-def test_what_rules_have_scored_is_no_feature(rules: RuleSet) -> None:
-    """Facts are evidence of rows; a vote that restates them would count them twice."""
-    text = "".join(f"[rank{n}]: step 1/9 loss 2.1\n" for n in range(4)) + "[rank1]: KeyError: 'a'\n"
-    names = features_of(scan_text(text, rules), rules).names
-    assert {name.partition(":")[0] for name in names} <= set("wpsrqelj"), names
+def line(number: int, text: str) -> Event:
+    return Event("line.salient", "log", number, text, Context())
 
 
-def test_of_failures_only_those_of_the_suspect_count(rules: RuleSet) -> None:
-    suspect = "[rank1]: torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB.\n"
-    victim = "[rank0]: RuntimeError: Connection closed by peer [10.0.0.1]:1000\n"
-    alone = features_of(scan_text(suspect, rules), rules).names
-    assert features_of(scan_text(suspect + victim, rules), rules).names == alone
-    assert features_of(scan_text(victim + suspect, rules), rules).names == alone
+def test_words_are_those_of_the_lines_that_tell_most() -> None:
+    lines = [line(9, "RdmaTransport failed"), line(5, "no gargoyle"), line(7, "a third"), line(8, "a fourth")]
+    found = extract(lines)
+    assert {"p:failed", "w:failed", "w:rdma", "w:gargoyle", "w:third", "s:line.salient"} <= found.names
+    assert "p:gargoyle" not in found.names, "only the first line has its words twice"
+    assert "w:fourth" not in found.names and len(lines) > LINES
 
 
-def test_without_a_known_rank_all_failures_count(rules: RuleSet) -> None:
-    text = "RuntimeError: Connection closed by peer [10.0.0.1]:1000\nValueError: gargoyle\n"
-    assert "w:gargoyle" in features_of(scan_text(text, rules), rules).names
+def test_a_word_points_to_its_line() -> None:
+    lines = [line(9, "the pump failed"), line(5, "no gargoyle")]
+    found = extract(lines)
+    assert top_lines(found, ["w:gargoyle", "w:unknown", "p:pump"]) == [lines[1], lines[0]]
+
+
+def test_without_a_model_of_telling_lines_the_first_failures_count(rules: RuleSet) -> None:
+    text = "step 1/9 loss 2.1\nValueError: gargoyle\nRuntimeError: Connection closed by peer [10.0.0.1]:1000\n"
+    case = Case(scan_text(text, rules), rules)
+    assert told_lines(case) == case.failures[:LINES]
+    assert "p:gargoyle" in extract(told_lines(case)).names
+
+
+def test_a_line_that_no_rule_knows_may_tell_most(rules: RuleSet) -> None:
+    text = "step 1/9 loss 2.1\nERROR: the flux capacitor of this board failed\nexited with exit code 1\n"
+    assert "w:capacitor" in features_of(scan_text(text, rules), rules).names

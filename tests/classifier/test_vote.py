@@ -5,10 +5,11 @@ from __future__ import annotations
 from dataclasses import replace
 
 from nccl_triage.classifier.model import Model
-from nccl_triage.classifier.vote import CAP, cast
-from nccl_triage.diagnosis.weigh import VOTE_ID, VOTE_SHARE
+from nccl_triage.classifier.vote import AGAINST_CAP, CAP, cast
+from nccl_triage.diagnosis.weigh import VOTE_AGAINST, VOTE_ID, VOTE_SHARE
 from nccl_triage.document.diagnosis import diagnose_observations
 from nccl_triage.engine.schema import RuleSet
+from nccl_triage.learned import form
 from tests.classifier.test_features import features_of
 from tests.scan_helpers import scan_text
 
@@ -29,6 +30,7 @@ def model(strength: float, label: str = "gpu-hardware-fault") -> Model:
         intercepts=(0.0, 0.0, 0.0),
         temperature=1.0,
         training={"incidents": {label: 7, "unknown": 3}},
+        form=form.shipped(),
     )
 
 
@@ -53,11 +55,25 @@ def test_a_cause_that_rests_on_its_vote_alone_is_only_possible(rules: RuleSet) -
     assert [event.line for event in item.events] == [2]
 
 
-def test_the_model_abstains_when_nothing_stands_out(rules: RuleSet) -> None:
+def test_the_model_abstains_when_it_knows_no_word(rules: RuleSet) -> None:
     features = features_of(scan_text(UNSEEN, rules), rules)
-    flat = model(0.0)
-    assert cast(replace(flat, labels=(*flat.labels, "a", "b"), intercepts=(0.0,) * 5), features, failed=True).abstained
+    assert not cast(model(8.0), features, failed=True).abstained
+    assert cast(replace(model(8.0), idf={}, weights={}), features, failed=True).abstained
     assert cast(model(0.0), features, failed=True).votes == ()
+
+
+def test_a_cause_whose_incidents_have_no_such_lines_loses(rules: RuleSet) -> None:
+    log = "step 1/9 loss 2.1\n[rank2]: RuntimeError: the flux capacitor is of another kind\n"
+    observed = scan_text(log, rules)
+    against = replace(model(3.0), labels=("gpu-hardware-fault", UNREAD, "unknown"))
+    alone = diagnose_observations(observed, rules, None)
+    both = diagnose_observations(observed, rules, against)
+    assert alone.cause == UNREAD
+    item = next(c for c in both.candidates if c.id == UNREAD)
+    assert item.weighed.score < alone.candidates[0].weighed.score
+    votes = [c for c in item.weighed.contributions if c.evidence.id == VOTE_ID]
+    assert [c.against for c in votes] == [True]
+    assert AGAINST_CAP * VOTE_AGAINST <= votes[0].applied < 0
 
 
 def test_a_log_without_failures_gets_no_vote(rules: RuleSet) -> None:

@@ -282,6 +282,16 @@ def diagnosed() -> Doc:
         "software": {"torch": "2.5.1", "nccl": "2.21.5", "cuda": "12.4", "driver": None},
         "env": {"NCCL_DEBUG": "INFO", "NCCL_SOCKET_IFNAME": ["eth0", "bond0"]},
     }
+    doc["telling_lines"] = [
+        {
+            "path": "logs/rank3.log",
+            "line": 77,
+            "text": "ERROR: the feeder of shard 12 lost its pump",
+            "rank": 3,
+            "host": "gpu-b7",
+            "score": 0.41,
+        }
+    ]
     doc["symptoms"] = [
         {
             "signature": "torch.oom",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from nccl_triage.classifier.features import extract
+from nccl_triage.diagnosis.verdict import told_lines
 from nccl_triage.document.diagnosis import Diagnosis, diagnose_observations
 from nccl_triage.engine.schema import RuleSet
 from nccl_triage.observations.store import Observations
@@ -68,7 +69,7 @@ def test_the_vote_hears_no_tool_either(rules: RuleSet) -> None:
     job = f"{STEPS}[rank0]: torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB.\n"
     tools = "ls: cannot access '/old': No such file or directory\ndu: cannot read directory './private': Permission denied\n"
     case = diagnose_text(job + tools, rules).case
-    assert extract(case, ()).names == extract(diagnose_text(job, rules).case, ()).names
+    assert extract(told_lines(case)).names == extract(told_lines(diagnose_text(job, rules).case)).names
     assert [why.answer for _, why in case.aside] == ["tool", "tool"]
 
 

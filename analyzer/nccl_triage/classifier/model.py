@@ -19,6 +19,8 @@ import orjson
 
 from nccl_triage import files, resources
 from nccl_triage.errors import InputError
+from nccl_triage.learned import form as forms
+from nccl_triage.learned.form import Form
 
 FORMAT = 2
 #: Bytes of a model's file at most.
@@ -42,6 +44,8 @@ class Model:
     metrics: Mapping[str, Any] = field(default_factory=dict)
     #: The file of a model that is not shipped.
     origin: str = ""
+    #: The models of form and place that are asked beside it: those that are shipped.
+    form: Form = field(default_factory=Form)
 
     def probabilities(self, names: Iterable[str]) -> dict[str, float]:
         """Return label -> calibrated probability."""
@@ -187,11 +191,13 @@ def load(path: Path) -> Model:
         raise InputError(
             "cannot read the model {path}", cause="{why}", path=path, why=error.strerror or error
         ) from None
-    return replace(from_json(data, str(path)), origin=str(path))
+    return replace(from_json(data, str(path)), origin=str(path), form=forms.shipped())
 
 
 @cache
 def shipped() -> Model | None:
     """Return the model that is part of the distribution, or None in a checkout where it was not made yet."""
     path = resources.model_file()
-    return from_json(path.read_bytes(), "the shipped model", trusted=True) if path.is_file() else None
+    if not path.is_file():
+        return None
+    return replace(from_json(path.read_bytes(), "the shipped model", trusted=True), form=forms.shipped())

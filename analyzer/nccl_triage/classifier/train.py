@@ -13,14 +13,15 @@ from math import log
 from typing import Any
 
 from nccl_triage.classifier.examples import GENERATED, SAMPLE, WRITTEN, Example
+from nccl_triage.classifier.features import NEVER_LEARNT
 from nccl_triage.classifier.model import Model, row, vector
 from nccl_triage.classifier.vote import VERDICTS
 from nccl_triage.errors import UsageError
 
 #: Inverse strength of the L2 penalty, chosen by grouped cross-validation.
-STRENGTH = 15.0
+STRENGTH = 10.0
 #: A feature counts when this many examples have it.
-MIN_EXAMPLES = 1
+MIN_EXAMPLES = 3
 #: Weight of an example by where it comes from; a generated log repeats what its author knew, a sample is one line.
 SOURCE_WEIGHT = {GENERATED: 0.15, SAMPLE: 0.5, WRITTEN: 0.5}
 #: Weight of an incident that is healthy or unknown, beside those of causes: no sample speaks for these two.
@@ -45,7 +46,9 @@ def _sklearn() -> Any:
 
 def frequencies(examples: Sequence[Example]) -> dict[str, float]:
     """Return the inverse document frequency of each feature that enough examples have."""
-    counts = Counter(name for example in examples for name in example.full | example.withheld)
+    counts = Counter(
+        name for example in examples for name in example.full | example.withheld if not name.startswith(NEVER_LEARNT)
+    )
     total = len(examples)
     return {
         name: round(log((1 + total) / (1 + number)) + 1, DIGITS)
@@ -87,7 +90,8 @@ def fit(examples: Sequence[Example]) -> tuple[Model, Any]:
     _sklearn()
     from sklearn.linear_model import LogisticRegression
 
-    ordered = sorted(examples, key=lambda e: (e.source, e.id))
+    # Nobody asks for the cause of a run in which nothing failed.
+    ordered = sorted((e for e in examples if e.label != "healthy"), key=lambda e: (e.source, e.id))
     if len({example.label for example in ordered}) < 2:
         raise UsageError("training needs incidents of at least two causes", remedy="add labelled cases")
     idf = frequencies(ordered)
@@ -145,8 +149,10 @@ def for_training(examples: Sequence[Example], held_out: Sequence[Example]) -> li
 
     Many samples were taken from an incident and would reveal the answer.
     """
-    shown = {name for example in held_out for name in example.full | example.withheld if name.startswith("s:")}
-    return [example for example in examples if example.source != SAMPLE or f"s:{example.group}" not in shown]
+    shown = {name for example in held_out for name in example.full | example.withheld if name.startswith(NEVER_LEARNT)}
+    return [
+        example for example in examples if example.source != SAMPLE or f"{NEVER_LEARNT}{example.group}" not in shown
+    ]
 
 
 def cross_fitted(examples: Sequence[Example]) -> list[tuple[Model, Example]]:

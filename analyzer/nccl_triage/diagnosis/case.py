@@ -9,6 +9,9 @@ from functools import cached_property
 from typing import Any
 
 from nccl_triage.engine.schema import RuleSet
+from nccl_triage.learned import telling
+from nccl_triage.learned.form import Form
+from nccl_triage.learned.telling import Told
 from nccl_triage.numbers import whole
 from nccl_triage.observations.event import Event
 from nccl_triage.observations.store import Observations
@@ -62,12 +65,12 @@ def fact_names() -> dict[str, str]:
 class Case(View):
     """Everything that conditions and culprit methods may ask about one failed (or healthy) job."""
 
-    def __init__(self, observations: Observations, rules: RuleSet) -> None:
+    def __init__(self, observations: Observations, rules: RuleSet, form: Form | None = None) -> None:
         from nccl_triage.diagnosis import facts
 
         facts.load_all()
         self.rules = rules
-        self.story = tell_story(observations, rules)
+        self.story = tell_story(observations, rules, form)
         told = self.story.told
         super().__init__(
             observations,
@@ -78,7 +81,16 @@ class Case(View):
         )
         #: Events that do not count, each with the reason.
         self.aside = told.aside
+        self._form = form
         self._facts: dict[str, Fact | None] = {}
+
+    @cached_property
+    def most_telling(self) -> list[Told]:
+        """The lines of the run that may tell why it ended, the most telling first; none without a model of them."""
+        if self._form is None or self._form.telling is None:
+            return []
+        aside = {id(event) for event, _ in self.aside}
+        return telling.rank(self._form.telling, self.story.told.printed, aside, self.observations.sources)
 
     @cached_property
     def ledger(self) -> Ledger:

@@ -6,15 +6,16 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from nccl_triage import steps
-from nccl_triage.classifier.features import extract
+from nccl_triage.classifier.features import LINES, extract
 from nccl_triage.classifier.model import Model
 from nccl_triage.classifier.vote import Vote, cast
 from nccl_triage.diagnosis import culprit
 from nccl_triage.diagnosis.case import Case
-from nccl_triage.diagnosis.facts import software
 from nccl_triage.diagnosis.findings import Candidate, Findings, Status
 from nccl_triage.diagnosis.weigh import VOTE_ID, Weighed, rank_causes
 from nccl_triage.engine.schema import RuleSet
+from nccl_triage.learned.form import Form
+from nccl_triage.observations.event import Event
 from nccl_triage.observations.store import Observations
 from nccl_triage.story.decisions import ITSELF, Decision, Grounds, Table
 from nccl_triage.story.line_origins import correct_origins
@@ -129,19 +130,24 @@ def _close(asked: _Ranked) -> Grounds | None:
 
 def decide(observations: Observations, rules: RuleSet, model: Model | None = None) -> Findings:
     """Return the findings on a job from everything observed; without a model the rules decide alone."""
-    case = case_of(observations, rules)
+    case = case_of(observations, rules, model.form if model is not None else None)
     return judge(case, votes_on(case, model) if model is not None else (), model.origin if model is not None else "")
 
 
-def case_of(observations: Observations, rules: RuleSet) -> Case:
-    """Return the case that everything observed makes."""
+def case_of(observations: Observations, rules: RuleSet, form: Form | None = None) -> Case:
+    """Return the case that everything observed makes; without models of ``form`` the rules tell the story alone."""
     observations = correct_origins(observations)
-    return Case(observations.beside(steps.observe(observations)), rules)
+    return Case(observations.beside(steps.observe(observations)), rules, form)
 
 
 def votes_on(case: Case, model: Model) -> Sequence[Vote]:
     """Return the votes of a classifier on a case; none when it abstains."""
-    return cast(model, extract(case, software.programs(case)), case.story.outcome.is_bad).votes
+    return cast(model, extract(told_lines(case)), case.story.outcome.is_bad).votes
+
+
+def told_lines(case: Case) -> Sequence[Event]:
+    """Return the lines that tell most of a case, the first one most; without a model of them, its first failures."""
+    return [told.event for told in case.most_telling[:LINES]] or case.failures[:LINES]
 
 
 def judge(case: Case, votes: Sequence[Vote] = (), model: str = "") -> Findings:

@@ -22,6 +22,7 @@ from nccl_triage.document import (
     other_runs,
     restart,
     series,
+    telling_lines,
     trace,
 )
 from nccl_triage.document.evidence import pair
@@ -74,6 +75,7 @@ def build(
         "series": series.describe(diagnosis, last_good),
         **({"baseline": compared} if compared is not None else {}),
         "job": job(diagnosis),
+        "telling_lines": telling_lines.describe(diagnosis),
         "symptoms": evidence.symptoms(case),
         "not_seen": evidence.missing(diagnosis),
         **({"recurrence": recurrence} if recurrence else {}),

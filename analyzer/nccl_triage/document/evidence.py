@@ -11,7 +11,7 @@ from nccl_triage.diagnosis.case import Case
 from nccl_triage.diagnosis.conditions import Conditions
 from nccl_triage.diagnosis.findings import Findings
 from nccl_triage.diagnosis.weigh import Contribution, Weighed
-from nccl_triage.document import incident
+from nccl_triage.document import incident, telling_lines
 from nccl_triage.engine.schema import WEIGHTS, MissingEvidence
 from nccl_triage.observations.event import Event
 from nccl_triage.parsers import times
@@ -148,15 +148,14 @@ MAX_WINDOWS = 24
 
 
 def _shown(diagnosis: Findings) -> Iterator[Event]:
-    """Yield the lines that the reader should see: evidence, the first fault, and without a cause the first failures."""
+    """Yield the lines that the reader should see: evidence, the first fault, and those that tell most."""
     for candidate in diagnosis.candidates[:2]:
         for item in candidate.weighed.for_items:
             yield from item.events[:4]
     fault = incident.first_fault(diagnosis)
     if fault is not None:
         yield fault
-    if diagnosis.verdict == "unknown":
-        yield from diagnosis.case.failures[:4]
+    yield from telling_lines.events(diagnosis)
 
 
 def excerpt_lines(diagnosis: Findings) -> dict[str, list[int]]:

@@ -398,7 +398,7 @@ class StoryRule(NamedTuple):
 
     ``kinds`` are the kinds of lines that it looks at (none: all). ``thresholds`` and ``numbers`` are what its sentences
     may show: numbers of the table, and those that its condition finds. A rule that ``overrules`` is asked even if an
-    earlier one has decided that a failure counts.
+    earlier one has decided that a failure counts. What an ``uncertain`` rule decides is only likely.
     """
 
     id: str
@@ -410,6 +410,7 @@ class StoryRule(NamedTuple):
     thresholds: tuple[str, ...] = ()
     numbers: tuple[str, ...] = ()
     overrules: bool = False
+    uncertain: bool = False
     samples: tuple[StorySample, ...] = ()
     counter_samples: tuple[StorySample, ...] = ()
 

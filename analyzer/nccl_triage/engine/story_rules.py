@@ -78,7 +78,7 @@ def _threshold(node: Node) -> Threshold:
 def _rule(node: Node, table: str, answers: Mapping[str, Text], thresholds: Mapping[str, Threshold]) -> StoryRule:
     part = node.keys(
         ("id", "answer", "says", "otherwise", "samples", "counter_samples"),
-        ("kinds", "thresholds", "numbers", "overrules"),
+        ("kinds", "thresholds", "numbers", "overrules", "uncertain"),
     )
     kinds, named, numbers = text_list(part, "kinds"), text_list(part, "thresholds"), text_list(part, "numbers")
     for kind in kinds:
@@ -105,6 +105,7 @@ def _rule(node: Node, table: str, answers: Mapping[str, Text], thresholds: Mappi
         thresholds=named,
         numbers=numbers,
         overrules=flag(part, "overrules"),
+        uncertain=flag(part, "uncertain"),
         samples=tuple(_sample(item, table, False) for item in part["samples"].items()),
         counter_samples=tuple(_sample(item, table, True) for item in part["counter_samples"].items()),
     )

@@ -15,7 +15,7 @@ from nccl_triage.classifier.model import Model
 from nccl_triage.classifier.train import FOLDS, fit, folds, for_training, temperature
 from nccl_triage.classifier.vote import VERDICTS
 from nccl_triage.diagnosis.case import Case as DiagnosisCase
-from nccl_triage.diagnosis.facts import software
+from nccl_triage.diagnosis.verdict import told_lines
 from nccl_triage.document.diagnosis import diagnose_observations
 from nccl_triage.engine.match import expand
 from nccl_triage.engine.schema import RuleSet
@@ -25,6 +25,7 @@ from nccl_triage.evaluation.score import CaseOutcome, Scores, measure
 from nccl_triage.execution.reading import scan_source
 from nccl_triage.ingest.layouts import LayoutReader
 from nccl_triage.ingest.sources import find_sources
+from nccl_triage.learned import form as forms
 from nccl_triage.observations.store import Observations
 from nccl_triage.scan.scanner import Scanner
 
@@ -41,11 +42,12 @@ class ScannedCase:
 
     def example(self) -> Example:
         """Return what the classifier learns of it."""
-        full = _features(DiagnosisCase(self.observations, self.rules))
+        form = forms.shipped()
+        full = _features(DiagnosisCase(self.observations, self.rules, form))
         if self.withheld is self.observations:
             withheld = full
         else:
-            withheld = _features(DiagnosisCase(self.withheld, self.fewer_rules))
+            withheld = _features(DiagnosisCase(self.withheld, self.fewer_rules, form))
         case = self.case
         return Example(
             id=case.id, label=case.cause, also=case.also, group=case.group, source=case.source, full=full, withheld=withheld
@@ -100,7 +102,7 @@ def scan(
 
 
 def _features(case: DiagnosisCase) -> frozenset[str]:
-    return frozenset(extract(case, software.programs(case)).names)
+    return frozenset(extract(told_lines(case)).names)
 
 
 METHODS = ("rules alone", "classifier alone", "both")
@@ -142,7 +144,8 @@ def _calibrated(training: Sequence[Example]) -> Model:
     rest = [example for part in inner[1:] for example in part]
     probe, _ = fit([*rest, *for_training(further, inner[0])])
     model, _ = fit(training)
-    return replace(model, temperature=temperature([(probe, example) for example in inner[0]]))
+    warm = temperature([(probe, example) for example in inner[0]])
+    return replace(model, temperature=warm, form=forms.shipped())
 
 
 def outcomes(

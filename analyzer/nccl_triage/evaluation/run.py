@@ -9,6 +9,7 @@ from typing import Literal
 from nccl_triage.api import diagnose
 from nccl_triage.classifier.model import Model
 from nccl_triage.diagnosis.findings import Findings
+from nccl_triage.document import telling_lines
 from nccl_triage.document.evidence import ordered_evidence
 from nccl_triage.engine.match import expand
 from nccl_triage.engine.schema import WEIGHTS, RuleSet
@@ -32,6 +33,7 @@ def outcome_of(case: LabelledCase, diagnosis: Findings, seconds: float = 0.0) ->
         culprits=[(c.rank, c.host) for c in (diagnosis.candidates[0].culprits if diagnosis.candidates else [])],
         lines=[event.line for event in events],
         files=[event.source for event in events],
+        told=[(event.source, event.line) for event in telling_lines.events(diagnosis)],
         outcome=diagnosis.case.story.outcome.state,
         seconds=seconds,
     )

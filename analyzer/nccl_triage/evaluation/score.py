@@ -27,6 +27,8 @@ class CaseOutcome:
     #: Lines of evidence, the most telling first, and the file of each where it is known.
     lines: list[int] = field(default_factory=list)
     files: list[str] = field(default_factory=list)
+    #: File and line of the lines that tell most, known to a rule or not.
+    told: list[tuple[str, int]] = field(default_factory=list)
     #: State in which the job is said to have ended, None where nothing is said of it.
     outcome: str | None = None
     seconds: float = 0.0
@@ -83,7 +85,16 @@ class CaseOutcome:
         if wanted is None:
             return None
         places = zip(self.lines[:3], self.files or repeat(""), strict=False)
-        return any(abs(line - wanted) <= 1 and self._in_labelled_file(file) for line, file in places)
+        return any(self._is_labelled(file, line) for line, file in places)
+
+    def told_right(self) -> bool | None:
+        """Whether the first evidence lines or the three that tell most contain the labelled one; None without a label."""
+        found = self.line_right()
+        return found or any(self._is_labelled(*place) for place in self.told[:3]) if found is not None else None
+
+    def _is_labelled(self, file: str, line: int) -> bool:
+        wanted = self.case.evidence_line
+        return wanted is not None and abs(line - wanted) <= 1 and self._in_labelled_file(file)
 
     def _in_labelled_file(self, file: str) -> bool:
         wanted = self.case.evidence_file
@@ -111,6 +122,7 @@ class Scores:
     accused: float | None
     missed: float | None
     misled: float | None
+    told: float | None = None
     outcome: float | None = None
 
     def as_dict(self) -> dict[str, Any]:
@@ -165,6 +177,7 @@ def tallies(outcomes: Sequence[CaseOutcome]) -> dict[str, Tally]:
         "unknown": Tally.over(o.right() for o in outcomes if o.case.cause == "unknown"),
         "culprit": Tally.over(o.culprit_right() for o in shown),
         "line": Tally.over(o.line_right() for o in shown),
+        "told": Tally.over(o.told_right() for o in shown),
         "accused": Tally.over(o.accuses_healthy for o in outcomes if o.case.cause == "healthy"),
         "missed": Tally.over(o.misses_failure for o in outcomes if "healthy" not in o.case.acceptable),
         "misled": Tally.over(o.misleads for o in outcomes),

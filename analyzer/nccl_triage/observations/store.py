@@ -45,12 +45,14 @@ class SourceInfo:
     tail_cut: bool = False
     #: Reading was stopped on request before the end.
     stopped: bool = False
+    #: The last lines that are not blank, as they stand there, the last one at the end; none of a source like many others.
+    last_lines: tuple[str, ...] = ()
     #: What a tool report read beside the lines, until the observations take it over.
     recorder: RecorderTable | None = None
 
     def unread(self) -> SourceInfo:
         """Return what the path says of the input, without what was read."""
-        return replace(self, bytes=0, lines=0, problems=[], tail_cut=False, stopped=False, recorder=None)
+        return replace(self, bytes=0, lines=0, problems=[], tail_cut=False, stopped=False, last_lines=(), recorder=None)
 
 
 class Interruption(NamedTuple):
@@ -283,6 +285,7 @@ class Observations:
                     problems=problems,
                     tail_cut=mine.tail_cut or info.tail_cut,
                     stopped=mine.stopped or info.stopped,
+                    last_lines=info.last_lines or mine.last_lines,
                 )
         if other.notes:
             self.notes = list(dict.fromkeys([*self.notes, *other.notes]))

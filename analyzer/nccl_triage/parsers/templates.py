@@ -36,6 +36,12 @@ _NAMES = lazily(r"[a-z_<]\d|(?<!\w)\0x(?:(?![0-9a-f]+\b)\d)?|\bfe\d\d")
 _SPACE = lazily(r"\s+")
 _WORD = lazily(r"<[a-z]+>|[a-z_][a-z0-9_]*(?:[.=-][a-z0-9_]+)*|[一-鿿]")
 
+#: What parts the words of a name, and the words of a name that is written in one with capitals.
+_SEAMS, _CAPITALS = lazily(r"[._=-]+"), lazily(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])")
+_LETTERS = lazily(r"[A-Za-z]+")
+#: Minimum length of a part.
+_MIN_PART = 3
+
 
 def template(message: str) -> str:
     """Return the message in lower case with everything folded that varies from run to run."""
@@ -72,3 +78,18 @@ def _spelt(number: str) -> str:
 def words(folded: str) -> list[str]:
     """Return the words of a template; Chinese characters stand for themselves."""
     return [word for word in _WORD.findall(folded) if len(word) > 1 or not word.isascii()]
+
+
+def spoken(message: str) -> list[str]:
+    """Return the words of a message, and the parts of the names in it."""
+    whole = words(template(message))
+    found = list(whole)
+    for word in whole:
+        parts = _SEAMS.split(word)
+        if len(parts) > 1:
+            found += [part for part in parts if len(part) >= _MIN_PART]
+    for name in _LETTERS.findall(message[:MAX_MESSAGE]):
+        parts = _CAPITALS.findall(name)
+        if len(parts) > 1:
+            found += [part.lower() for part in parts if len(part) >= _MIN_PART]
+    return found

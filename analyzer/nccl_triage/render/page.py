@@ -21,6 +21,7 @@ from nccl_triage.render import (
     to_do,
     verification_html,
 )
+from nccl_triage.render.hard_errors import hard_errors
 from nccl_triage.render.short_text import RIVAL
 from nccl_triage.render.text_page import telling, window
 from nccl_triage.render.vocabulary import WORDS, Pair
@@ -295,6 +296,7 @@ class ReportPage:
         wanted = [group.first for group in self.evidence]
         if not wanted or telling(str(fault.get("text") or "")).worth:
             wanted.append(fault)
+        wanted += hard_errors(self.document)
         places = {(path, row.line): (rows, at) for path, rows in found for at, row in enumerate(rows)}
         for item in wanted:
             path = str(item.get("path"))

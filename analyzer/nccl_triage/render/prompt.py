@@ -12,6 +12,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
 from nccl_triage.render import overview, phrases, short_text
+from nccl_triage.render.hard_errors import hard_errors
 from nccl_triage.render.text_page import commands_of, quoted
 from nccl_triage.render.words import (
     Document,
@@ -126,10 +127,12 @@ def _made(document: Document, size: DigestSize, lang: Lang) -> _Digest:
     digest.say("collective", overview.collective_text(document, lang))
     if verdict == "diagnosed" and diagnoses:
         _evidence(digest, diagnoses[0], size.evidence)
+        _telling(digest, document)
         _story(digest, document)
         _to_do(digest, diagnoses[0])
         _rivals(digest, "rivals", diagnoses[1:])
     else:
+        _telling(digest, document)
         _story(digest, document)
         _rivals(digest, "possible_causes", diagnoses)
     for item in digest.first(document.get("not_seen"), size.missing):
@@ -167,6 +170,13 @@ def _evidence(digest: _Digest, best: Item, number: int) -> None:
             if item.get("text"):
                 found = quoted(item)
                 digest.quote({"path": found.path, "line": found.line}, found.text)
+
+
+def _telling(digest: _Digest, document: Document) -> None:
+    """Add the lines that tell most of the run, where the verdict is not nearly certain."""
+    for item in digest.first(hard_errors(document), digest.size.evidence):
+        digest.say("telling_line", phrases.who(item, digest.lang) or "-")
+        digest.quote(item, str(item.get("text") or ""))
 
 
 def _story(digest: _Digest, document: Document) -> None:

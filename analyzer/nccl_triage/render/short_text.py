@@ -11,6 +11,7 @@ from typing import Any, NamedTuple, TypeVar
 
 from nccl_triage.lazy_regex import lazily
 from nccl_triage.render import phrases, verification
+from nccl_triage.render.hard_errors import hard_errors
 from nccl_triage.render.text_page import NextStep, QuotedLine, TextPage, chosen, quoted, steps
 from nccl_triage.render.words import (
     Document,
@@ -50,6 +51,8 @@ class ShownParts(NamedTuple):
     cautions: bool = True
     rival_check: bool = True
     facts: int = 9
+    #: Lines that tell most of a run whose cause is not nearly certain, beside those that are quoted.
+    telling: int = 3
 
 
 #: From much to little.
@@ -58,16 +61,17 @@ PLANS = (
     ShownParts(says=2),
     ShownParts(says=1),
     ShownParts(quotes=2, says=2),
-    ShownParts(quotes=2, says=1),
-    ShownParts(quotes=2, says=1, commands=2),
-    ShownParts(quotes=2, says=0, commands=2),
-    ShownParts(quotes=1, says=1, commands=2),
-    ShownParts(quotes=2, says=1, commands=2, rival_check=False),
-    ShownParts(quotes=2, says=1, commands=1),
-    ShownParts(quotes=1, says=1, commands=1),
-    ShownParts(quotes=1, says=1, commands=1, rival_check=False),
-    ShownParts(quotes=1, says=0, commands=1, rival_check=False, facts=2),
-    ShownParts(quotes=1, says=0, commands=1, cautions=False, rival_check=False, facts=2),
+    ShownParts(quotes=2, says=1, telling=2),
+    ShownParts(quotes=2, says=1, commands=2, telling=2),
+    ShownParts(quotes=2, says=0, commands=2, telling=2),
+    ShownParts(quotes=1, says=1, commands=2, telling=2),
+    ShownParts(quotes=2, says=1, commands=2, rival_check=False, telling=1),
+    ShownParts(quotes=2, says=1, commands=1, telling=1),
+    ShownParts(quotes=1, says=1, commands=1, telling=1),
+    ShownParts(quotes=1, says=1, commands=1, rival_check=False, telling=1),
+    ShownParts(quotes=1, says=0, commands=1, rival_check=False, facts=2, telling=1),
+    ShownParts(quotes=1, says=0, commands=1, cautions=False, rival_check=False, facts=2, telling=1),
+    ShownParts(quotes=1, says=0, commands=1, cautions=False, rival_check=False, facts=2, telling=0),
 )
 
 
@@ -222,8 +226,11 @@ def adds(item: Item, shown: str) -> bool:
     return len(said - known) * 2 > len(said)
 
 
-def why(page: TextPage, best: Item, plan: ShownParts, headline: str) -> None:
-    """Add the lines that prove the cause, each with what it says where that is more than the line itself."""
+def why(page: TextPage, best: Item, plan: ShownParts, headline: str) -> list[QuotedLine]:
+    """Add the lines that prove the cause, each with what it says where that is more than the line itself.
+
+    Returns the lines that were quoted.
+    """
     lang, left = page.lang, plan.says
     label = word("why", lang)
     found = _different(best, headline)[: plan.quotes]
@@ -237,6 +244,17 @@ def why(page: TextPage, best: Item, plan: ShownParts, headline: str) -> None:
             page.quote(4, "", quote)
         else:
             page.quote(2, label, quote)
+    return [quote for _, quote in found]
+
+
+def telling_lines(page: TextPage, document: Document, shown: Sequence[QuotedLine], most: int) -> None:
+    """Add the lines that tell most of the run, without those that stand above."""
+    found: list[QuotedLine] = []
+    for quote in map(quoted, hard_errors(document)):
+        if not any(_same(quote.text, other.text) for other in (*shown, *found)):
+            found.append(quote)
+    for quote in found[:most]:
+        page.quote(2, word("also", page.lang), quote)
 
 
 _NUMBERS = lazily(r"[\d.:/_-]+")
@@ -327,7 +345,8 @@ def diagnosed(page: TextPage, document: Document, plan: ShownParts) -> None:
     page.headline(phrases.headline(document, page.lang))
     _facts(page, document, best, plan.facts)
     page.blank()
-    why(page, best, plan, headline)
+    shown = why(page, best, plan, headline)
+    telling_lines(page, document, shown, plan.telling)
     page.blank()
     done = do_now(page, best, plan)
     restart(page, document)

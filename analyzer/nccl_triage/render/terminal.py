@@ -13,7 +13,7 @@ from typing import Any
 from nccl_triage import messages
 from nccl_triage.render import phrases, short_text, similar, unknown_text, verification
 from nccl_triage.render.short_text import LINES, VOTE_ID, strongest, votes
-from nccl_triage.render.text_page import LEAST, WHOLE, Link, TextPage, commands_of, fold, telling, window
+from nccl_triage.render.text_page import LEAST, WHOLE, Link, TextPage, commands_of, fold, quoted, telling, window
 from nccl_triage.render.verification import outcome_lines
 from nccl_triage.render.words import (
     Document,
@@ -292,6 +292,9 @@ def _detailed(page: TextPage, document: Document) -> None:
     _compared(page, document)
     page.blank()
     similar.say(page, document)
+    page.blank()
+    for line in document.get("telling_lines") or []:
+        page.quote(2, word("telling_line", lang), quoted(line))
     page.blank()
     _decisions(page, document)
     for diagnosis in diagnoses:

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
 from nccl_triage.render import phrases
+from nccl_triage.render.hard_errors import hard_errors
 from nccl_triage.render.short_text import alike, lost, named, rows, strongest
 from nccl_triage.render.text_page import TextPage, commands_of, is_open, quoted
 from nccl_triage.render.words import Document, Lang, pick, rank_ranges, word
@@ -83,9 +84,13 @@ def last_lines(document: Document) -> list[tuple[str, Item]]:
     if _opens(fault):
         failures = [event for event in document.get("timeline") or [] if event.get("role") in ("root", "cascade")]
         fault = max(failures, key=lambda event: (not _opens(event), quoted(event).span.worth), default={})
+    told = hard_errors(document)
+    if told:
+        fault = told[0]
     ranks = [entry for entry in (document.get("job") or {}).get("ranks") or [] if entry.get("first_error")]
     found = [
         ("first_sign", fault),
+        *(("also", item) for item in told[1:]),
         *((f"rank {entry.get('rank')}", entry["first_error"]) for entry in ranks),
         ("last_progress", incident.get("last_progress") or {}),
         ("last_line", incident.get("end") or {}),

@@ -305,6 +305,8 @@ diff_variable = variable = 变量
 diff_version = version = 版本
 diff_world = size = 规模
 failed_connections = Connections that failed = 失败的连接
+telling_line = telling line = 关键行
+telling_lines = Most telling lines = 最能说明问题的行
 first_sign = first sign = 首个征兆
 good_run = Good run = 正常运行
 kind = Kind = 类型
@@ -384,6 +386,7 @@ count_inputs = {n} inputs = {n} 个输入
 count_line = {n} line = {n} 行
 count_lines = {n} lines = {n} 行
 do_now = do now = 立即处理
+also = also = 另见
 else = else = 另一可能
 in_brackets = {what} ({more}) = {what}（{more}）
 last_line = last line = 最后一行

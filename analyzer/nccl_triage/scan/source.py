@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Container, Iterable, Iterator, Sequence
+from itertools import islice
 
 from nccl_triage.engine.pattern import Pattern
 from nccl_triage.ingest.blocks import LineBlock
@@ -32,6 +33,8 @@ SNIFF_LINES = 400
 STATES = 4
 #: Last lines of a source like many others of which mostly some are of its counter.
 FEW_LAST = 8
+#: Last lines that are kept of a source for how it ends, and characters of each.
+ENDING, WIDTH = 15, 200
 #: Lines per prefilter call, and characters after which a batch is full anyway.
 BATCH_LINES = 2000
 BATCH_CHARACTERS = 1 << 18
@@ -215,6 +218,7 @@ class SourceScan:
         self._lines.finish()
         if at_end:
             self._add_counters()
+            self._info.last_lines = () if self._skims else _ending(self._last)
         self._lines.alike.learn(self._lines.result, self._skims)
         self._tell_given_up()
         self._lines.result.add_source(self._info)
@@ -240,6 +244,12 @@ class SourceScan:
             problem = f"the pattern of rule {rule} took too long and was skipped"
             if pattern.stopped and problem not in self._info.problems:
                 self._info.problems.append(problem)
+
+
+def _ending(last: Sequence[TextLine]) -> tuple[str, ...]:
+    """Return the last lines that are not blank."""
+    texts = (line.text.rstrip() for line in reversed(last))
+    return tuple(text[:WIDTH] for text in islice(filter(None, texts), ENDING))[::-1]
 
 
 def _texts(block: LineBlock) -> list[str]:

@@ -8,12 +8,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from nccl_triage.classifier.features import words_of
 from nccl_triage.diagnosis.facts import software
 from nccl_triage.engine.schema import RuleSet
 from nccl_triage.lazy_regex import lazily
 from nccl_triage.parsers.tracebacks import TRACEBACK
 from nccl_triage.similar import describe, search
+from nccl_triage.similar.features import words_of
 from nccl_triage.similar.threads import ThreadIndex, shipped
 
 Document = Mapping[str, Any]

@@ -11,11 +11,11 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
-from nccl_triage.classifier.features import extract
 from nccl_triage.diagnosis.case import Case
 from nccl_triage.diagnosis.facts import software
 from nccl_triage.diagnosis.findings import Findings
 from nccl_triage.lazy_regex import lazily
+from nccl_triage.similar.features import extract
 from nccl_triage.similar.threads import PublicThread, ThreadIndex, shipped
 
 #: Threads that are shown.
@@ -49,8 +49,8 @@ class AlikeThread(NamedTuple):
 
 
 def features_of(case: Case) -> frozenset[str]:
-    """Return the features of a case: those of the classifier, versions (major.minor) and hardware."""
-    names = set(extract(case, software.programs(case)).names)
+    """Return the features of a case: signatures, words, versions (major.minor) and hardware."""
+    names = extract(case, software.programs(case))
     for program, version in software.first_versions(case).items():
         numbers = software.version_key(version)
         if numbers:

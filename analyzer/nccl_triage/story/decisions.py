@@ -121,6 +121,10 @@ class Table(Generic[_Asked]):
         """Return the decision of the first rule that holds and that may overrule an earlier one."""
         return _first((item for item in self._asked if item[0].overrules), asked, subject)
 
+    def is_uncertain(self, decision: Decision) -> bool:
+        """Tell whether a decision is one of a rule that may be overruled by likelihood."""
+        return self._rules[decision.rule.partition(".")[2]].uncertain
+
     def decision(self, name: str, subject: Event | None, grounds: Grounds = Grounds()) -> Decision:  # noqa: B008
         """Return the decision of a rule that a function applied."""
         rule = self._rules[name]

@@ -13,12 +13,15 @@ from functools import cached_property
 from typing import Literal, NamedTuple
 
 from nccl_triage.lazy_regex import lazily
+from nccl_triage.learned import describe, ending
+from nccl_triage.learned.ending import Ending
+from nccl_triage.learned.linear import Linear
 from nccl_triage.observations.event import Event
 from nccl_triage.parsers.tracebacks import lines_of
 from nccl_triage.parsers.unknown_errors import SALIENT
 from nccl_triage.recorder.compare import compare
 from nccl_triage.story import exits
-from nccl_triage.story.decisions import Decision, Grounds, Table, by
+from nccl_triage.story.decisions import Decision, Grounds, Number, Table, by
 from nccl_triage.story.exceptions import ERROR_LEVELS, is_communication, is_launcher
 from nccl_triage.story.survived_failures import ADVANCES, MOVES, NUMBERS
 from nccl_triage.story.view import View
@@ -38,6 +41,9 @@ _FROM_OUTSIDE = ("py-spy", "pystack", "gdb")
 State = Literal["finished", "running", "stopped", "failed", "hung", "cut", "none"]
 
 
+_WELL = ("finished", "running")
+
+
 class Outcome(NamedTuple):
     """How a run ended, the line that says so (None where it follows from what no line says), and the rule that decided."""
 
@@ -48,12 +54,22 @@ class Outcome(NamedTuple):
     @property
     def is_well(self) -> bool:
         """Whether the run finished or goes on."""
-        return self.state in ("finished", "running")
+        return self.state in _WELL
 
     @property
     def is_bad(self) -> bool:
         """Whether the run came to a bad end."""
         return self.state in ("stopped", "failed", "hung")
+
+
+class Ways(NamedTuple):
+    """What the outcome may rest on beside the lines: a model of form and place, if there is one.
+
+    ``at_end``: no other run comes behind this one.
+    """
+
+    model: Linear | None = None
+    at_end: bool = True
 
 
 @dataclass
@@ -64,6 +80,17 @@ class _End:
     #: Failures that were set aside, each with the reason, and the run before anything was set aside.
     survived: Sequence[tuple[Event, Decision]]
     whole: View
+    ways: Ways
+    #: What the rules alone decided; None while they are asked.
+    first: Decision | None = None
+
+    @cached_property
+    def form(self) -> Ending | None:
+        """How runs of this form end, where the rules alone are not certain."""
+        if self.first is None or self.ways.model is None or not RULES.is_uncertain(self.first):
+            return None
+        sources = self.view.observations.sources
+        return ending.judge(self.ways.model, ending.features(self.whole.events, sources, self.ways.at_end))
 
     @property
     def bad(self) -> list[Event]:
@@ -126,12 +153,19 @@ class _End:
 RULES: Table[_End] = Table("outcome")
 
 
-def outcome_of(view: View, survived: Sequence[tuple[Event, Decision]], whole: View) -> Outcome:
+def outcome_of(
+    view: View,
+    survived: Sequence[tuple[Event, Decision]],
+    whole: View,
+    ways: Ways = Ways(),  # noqa: B008
+) -> Outcome:
     """Return how a run ended, by those of its events that count (``view``) of all of its events (``whole``).
 
     The line that says so is the first one by which the rule holds.
     """
-    decision = RULES.settle(_End(view, survived, whole))
+    end = _End(view, survived, whole, ways)
+    end.first = RULES.settle(end)
+    decision = RULES.overrule(end) or end.first
     event = decision.events[0] if decision.events else None
     state: State = decision.answer  # type: ignore[assignment]
     return Outcome(state, event, decision)
@@ -305,6 +339,43 @@ def _input_ends(end: _End) -> Grounds | None:
 @RULES.condition("no-job")
 def _no_job(end: _End) -> Grounds | None:
     return Grounds()
+
+
+@RULES.condition("ends-like-good-runs")
+def _ends_like_good_runs(end: _End) -> Grounds | None:
+    form, first = end.form, end.first
+    if form is None or first is None or first.answer in _WELL or form.well < RULES.limits["believed"]:
+        return None
+    return _grounds(end, form, form.well)
+
+
+@RULES.condition("ends-like-failures")
+def _ends_like_failures(end: _End) -> Grounds | None:
+    return _unlike_good_runs(end, ending.FAILED)
+
+
+@RULES.condition("ends-like-stopped-runs")
+def _ends_like_stopped_runs(end: _End) -> Grounds | None:
+    return _unlike_good_runs(end, ending.STOPPED)
+
+
+@RULES.condition("ends-like-unfinished-logs")
+def _ends_like_unfinished_logs(end: _End) -> Grounds | None:
+    return _unlike_good_runs(end, ending.CUT, ending.NONE)
+
+
+def _unlike_good_runs(end: _End, *ways: str) -> Grounds | None:
+    """Return the grounds to doubt lines by which a run ended well, if it most likely ended in one of these ways."""
+    form, first = end.form, end.first
+    if form is None or first is None or first.answer not in _WELL or form.well >= RULES.limits["doubted"]:
+        return None
+    return _grounds(end, form, form.probabilities[form.worst]) if form.worst in ways else None
+
+
+def _grounds(end: _End, form: Ending, probability: float) -> Grounds:
+    """Return the grounds of a decision by form: the last line, the probability and the features that spoke."""
+    numbers: dict[str, Number] = {"probability": round(probability, 2), "features": describe.features(form.reasons)}
+    return Grounds(tuple(end.whole.events[-1:]), numbers)
 
 
 def _at_work(end: _End) -> Event | None:

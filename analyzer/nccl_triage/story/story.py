@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 from nccl_triage.engine.schema import RuleSet
+from nccl_triage.learned.form import Form
 from nccl_triage.observations.event import Event
 from nccl_triage.observations.store import Observations
 from nccl_triage.producers import produced_signatures
@@ -18,7 +19,7 @@ from nccl_triage.story.decisions import COUNTS, Decision, Grounds, Table
 from nccl_triage.story.devices import Devices
 from nccl_triage.story.identity import Identity
 from nccl_triage.story.kernel_log import Aside
-from nccl_triage.story.outcome import Outcome, outcome_of
+from nccl_triage.story.outcome import Outcome, Ways, outcome_of
 from nccl_triage.story.view import View
 
 
@@ -63,8 +64,8 @@ class Story:
         return self.told.outcome
 
 
-def tell_story(observations: Observations, rules: RuleSet) -> Story:
-    """Return the story of everything observed."""
+def tell_story(observations: Observations, rules: RuleSet, form: Form | None = None) -> Story:
+    """Return the story of everything observed; without a model of ``form`` the rules alone say how runs ended."""
     everything = _with_kinds(observations.all_events(), rules)
     remembered = [event for event in everything if event.is_remembered]
     events, known = order.in_order([e for e in everything if not e.is_remembered], observations)
@@ -75,10 +76,14 @@ def tell_story(observations: Observations, rules: RuleSet) -> Story:
     parts = runs.of_attempts(events, observations.sources)
     if not parts:
         parts = runs.split(events, identity.rank_of) if known else [runs.Part(events)]
+    model = form.ending if form is not None else None
     if len(parts) == 1:
-        told = [_run(observations, events, known, identity)]
+        told = [_run(observations, events, known, identity, Ways(model))]
     else:
-        told = [_run(observations, p.events, known, Identity(observations, p.events), p) for p in parts]
+        told = [
+            _run(observations, p.events, known, Identity(observations, p.events), Ways(model, p is parts[-1]), p)
+            for p in parts
+        ]
     chosen = CHOICE.settle(told)
     last = told[_number_of(chosen) - 1]
     last.aside = [*foreign, *last.aside]
@@ -111,7 +116,12 @@ def _longest_run(told: list[Run]) -> Grounds | None:
 
 
 def _run(
-    observations: Observations, printed: list[Event], known: bool, identity: Identity, part: runs.Part | None = None
+    observations: Observations,
+    printed: list[Event],
+    known: bool,
+    identity: Identity,
+    ways: Ways,
+    part: runs.Part | None = None,
 ) -> Run:
     events, of_kernel = kernel_log.set_aside(printed, lambda: Devices(identity, printed))
     whole = View(observations, events, identity, known)
@@ -122,7 +132,7 @@ def _run(
     return Run(
         view.events,
         identity,
-        outcome_of(view, survived, whole),
+        outcome_of(view, survived, whole, ways),
         [*(item for item in of_kernel if item[1].answer != COUNTS), *survived],
         printed,
         part.opened_by if part is not None else None,

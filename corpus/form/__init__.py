@@ -1,0 +1,1 @@
+"""Train the models of form and place on labelled whole logs and compositions of them."""
