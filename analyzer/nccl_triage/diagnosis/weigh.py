@@ -8,7 +8,7 @@ with a temperature that was fitted on labelled cases.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from math import exp
 
@@ -34,11 +34,13 @@ EXPLAINER_SCORE = 3.0
 FIRST_FAULT = 1.0
 #: Share of the classifier's vote that counts if the rules are in doubt, and if they are sure; share of one against a
 #: cause. Fitted on the open third of corpus/wild, each log by a model that saw none of its repository.
-VOTE_SHARE, VOTE_SHARE_SURE, VOTE_AGAINST = 0.4, 0.2, 0.8
+VOTE_SHARE, VOTE_SHARE_SURE, VOTE_AGAINST = 0.4, 0.2, 1.5
 #: The rules are sure if their first cause leads by this much over the next one or over ``unknown``.
 SURE_LEAD = 0.8
 #: Highest score of a cause that rests on the vote alone: below even odds against ``unknown``.
 VOTE_ALONE = UNKNOWN_SCORE - 0.05
+#: Lead over ``unknown`` and over its rivals that doubt leaves to the leading cause.
+LEAST_LEAD = 0.15
 #: Highest confidence of a cause that rests on silence alone, and of one that rests on a single strong item.
 SILENCE_CAP, ALONE_CAP = 0.6, 0.9
 #: Least log-odds of the items on which a cause is said to rest.
@@ -258,20 +260,11 @@ def _add_votes(case: Case, everything: list[Weighed], votes: Sequence[Vote]) -> 
     """Add each of the classifier's votes as an item of evidence. A cause may rest on its vote alone."""
     share = _share_of_vote(everything)
     by_id = {weighed.cause.id: weighed for weighed in everything}
-    # Doubt concerns what would be said: less of its rivals would make it more certain. A cause that takes whatever no
-    # rule knows has incidents with any words.
-    leader = max(everything, key=lambda weighed: weighed.score, default=None)
     for vote in votes:
         cause = case.rules.causes.get(vote.cause)
-        if cause is None:
+        if cause is None or vote.log_odds < 0:
             continue
         weighed = by_id.get(vote.cause)
-        if vote.log_odds < 0:
-            if weighed is not None and weighed is leader and not weighed.cause.catch_all:
-                applied = VOTE_AGAINST * vote.log_odds
-                weighed.contributions.append(Contribution(_evidence_against(applied), [], applied, against=True))
-                weighed.score += applied
-            continue
         if weighed is None:
             weighed = Weighed(cause)
             everything.append(weighed)
@@ -280,6 +273,24 @@ def _add_votes(case: Case, everything: list[Weighed], votes: Sequence[Vote]) -> 
             applied = min(applied, max(0.0, VOTE_ALONE - weighed.score))
         weighed.contributions.append(Contribution(_evidence_of(vote, applied), list(vote.events), applied))
         weighed.score += applied
+    _doubt(everything, {vote.cause: vote.log_odds for vote in votes if vote.log_odds < 0})
+
+
+def _doubt(everything: Sequence[Weighed], against: Mapping[str, float]) -> None:
+    """Lower the score of the leading cause if its known incidents hardly ever have such lines.
+
+    Its rivals are not doubted: less of them would make it more certain. Doubt lowers the confidence and does not undo
+    what rules show, so the cause still leads.
+    """
+    if not everything:
+        return
+    leader, *rivals = sorted(everything, key=lambda weighed: (-weighed.score, weighed.cause.id))
+    if leader.cause.id not in against:
+        return
+    least = max([UNKNOWN_SCORE, *(rival.score for rival in rivals)]) + LEAST_LEAD
+    applied = min(0.0, max(VOTE_AGAINST * against[leader.cause.id], least - leader.score))
+    leader.contributions.append(Contribution(_evidence_against(applied), [], applied, against=True))
+    leader.score += applied
 
 
 def _evidence_of(vote: Vote, applied: float) -> Evidence:
