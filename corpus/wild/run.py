@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
 from multiprocessing import get_context
 from pathlib import Path
@@ -17,6 +17,7 @@ from corpus.wild.answers import SAYS, Answers, common, read
 from corpus.wild.manifest import Entry
 from nccl_triage.api import diagnose
 from nccl_triage.classifier import model as models
+from nccl_triage.classifier.model import Model
 from nccl_triage.document.diagnosis import diagnose_observations
 from nccl_triage.engine import load
 from nccl_triage.engine.schema import RuleSet
@@ -25,7 +26,13 @@ from nccl_triage.evaluation import run as evaluation
 
 #: The tool that the benchmark was made for, and the others of its table.
 OURS, RULES, NVRX = "nccl-triage", "rules alone", "nvrx"
-TOOLS = (OURS, RULES, *evaluation.BASELINES, NVRX)
+#: Ours without one of the learned parts: what each of them adds and spoils.
+WITHOUT: dict[str, Callable[[Model], Model]] = {
+    "without endings": lambda model: replace(model, form=replace(model.form, ending=None)),
+    "without telling lines": lambda model: replace(model, form=replace(model.form, telling=None)),
+    "without the vote": lambda model: replace(model, idf={}, weights={}),
+}
+TOOLS = (OURS, RULES, *WITHOUT, *evaluation.BASELINES, NVRX)
 
 
 def answers_of(folder: Path, tool: str) -> Path:
@@ -55,6 +62,10 @@ def _ours(job: Job) -> None:
     write(OURS, document=diagnosis.to_dict(similar=False))
     alone = diagnose_observations(diagnosis.case.observations, job.rules, None)
     write(RULES, document=common(evaluation.outcome_of(case, alone), SAYS))
+    model = models.shipped()
+    for tool, reduced in WITHOUT.items():
+        less = diagnose_observations(diagnosis.case.observations, job.rules, None if model is None else reduced(model))
+        write(tool, document=common(evaluation.outcome_of(case, less), SAYS))
     causes = evaluation.cause_of_signature(job.rules)
     for tool, outcome in evaluation.baselines_of(case, diagnosis, causes).items():
         # A line is all that they name; the cause would be looked up in our own rules.

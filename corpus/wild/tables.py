@@ -25,7 +25,7 @@ BOTH = "blind and sealed"
 COLUMNS = (
     ("failures", "first cause right"), ("healthy", "healthy recognised"), ("accused", "healthy accused"),
     ("missed", "failure called healthy"), ("misled", "wrong at 0.8+"), ("culprit", "culprit right"),
-    ("line", "evidence line right"), ("outcome", "outcome right"),
+    ("line", "evidence line right"), ("told", "or a telling line"), ("outcome", "outcome right"),
 )  # fmt: skip
 #: Of what must not happen one log counts: shown with a decimal.
 _RARE = frozenset(("accused", "missed", "misled"))

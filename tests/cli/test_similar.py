@@ -17,6 +17,8 @@ from tests.cli.processes import ROOT, environment, run
 
 LOG = ROOT / "corpus" / "written" / "logs" / "S004-openrlhf-batch-size.log"
 #: A log that does not show its cause.
+#: A log without a cause of which few lines are shown.
+ROOMY = ROOT / "corpus" / "written" / "logs" / "S005-openrlhf-connection-reset.log"
 UNSHOWN = ROOT / "corpus" / "written" / "logs" / "V215-rendezvous-closed-pod.log"
 NVLS = "gpunode004:1:1 [1] transport/nvls.cc:254 NCCL WARN Cuda failure 801 'operation not supported'"
 HEALTHY = "step 1 loss 2.3\nstep 2 loss 2.1\ntraining finished\n"
@@ -94,14 +96,14 @@ def test_the_short_text_of_a_named_cause_is_as_it_was() -> None:
 
 
 def test_an_unknown_cause_shows_one_on_a_line_where_there_is_room() -> None:
-    result = run(str(UNSHOWN))
+    result = run(str(ROOMY))
     lines = result.stdout.decode().splitlines()
     assert "root cause: unknown" in lines[1]
-    first = document(UNSHOWN)["similar"][0]
+    first = document(ROOMY)["similar"][0]
     found = [line for line in lines if line.startswith("  similar thread: ")]
     assert found == [f"  similar thread: {first['url']} ({first['title']})"]
     assert len(lines) <= 20
-    long = {**document(UNSHOWN), "notes": [], "notes_zh": []}
+    long = {**document(ROOMY), "notes": [], "notes_zh": []}
     long["similar"][0]["title"] = "word " * 600
     assert "similar thread: " not in render(long, "text").decode()
 

@@ -107,7 +107,7 @@ def test_ranks_without_a_process_and_ranks_elsewhere(tmp_path: Path) -> None:
         "rank 4-7 was on no host that was asked; name the other hosts with --host, --slurm or --ray",
     ]
     document = diagnose(tmp_path / "out").to_dict()
-    assert document["headline"].startswith("Possibly: Rank 2 on gn01 crashed: ")
+    assert "Rank 2 on gn01 crashed: " in document["headline"]
     assert document["diagnoses"][0]["cause"] == "process-crashed"
     assert [one["rank"] for one in document["diagnoses"][0]["culprits"]] == [2]
 

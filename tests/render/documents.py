@@ -282,16 +282,6 @@ def diagnosed() -> Doc:
         "software": {"torch": "2.5.1", "nccl": "2.21.5", "cuda": "12.4", "driver": None},
         "env": {"NCCL_DEBUG": "INFO", "NCCL_SOCKET_IFNAME": ["eth0", "bond0"]},
     }
-    doc["telling_lines"] = [
-        {
-            "path": "logs/rank3.log",
-            "line": 77,
-            "text": "ERROR: the feeder of shard 12 lost its pump",
-            "rank": 3,
-            "host": "gpu-b7",
-            "score": 0.41,
-        }
-    ]
     doc["symptoms"] = [
         {
             "signature": "torch.oom",
@@ -468,6 +458,16 @@ def full() -> Doc:
     ]
     doc["job"]["env_remarks"] = [
         {"name": "NCCL_DEBUG", "value": "INFO", "level": "note", "says": "Fine.", "says_zh": "没问题。"}
+    ]
+    doc["telling_lines"] = [
+        {
+            "path": "logs/rank3.log",
+            "line": 77,
+            "text": "ERROR: the feeder of shard 12 lost its pump",
+            "rank": 3,
+            "host": "gpu-b7",
+            "score": 0.41,
+        }
     ]
     return doc
 

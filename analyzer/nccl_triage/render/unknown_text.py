@@ -75,27 +75,30 @@ def _says_nothing(entry: Item) -> bool:
 
 
 def last_lines(document: Document) -> list[tuple[str, Item]]:
-    """Return the lines that tell most of an unknown end, each once: the first sign, and the first error of each odd rank."""
+    """Return the lines that tell most of an unknown end, each once, and the first error of each odd rank."""
     incident = document.get("incident") or {}
-    fault = incident.get("first_fault") or {}
+    told = hard_errors(document)
+    ranks = [entry for entry in (document.get("job") or {}).get("ranks") or [] if entry.get("first_error")]
+    found = [
+        *zip(("telling_line", "also", "also"), told, strict=False),
+        *([] if told else [("first_sign", _first_sign(document))]),
+        *((f"rank {entry.get('rank')}", entry["first_error"]) for entry in ranks),
+        ("last_progress", incident.get("last_progress") or {}),
+        ("last_line", incident.get("end") or {}),
+    ]
+    return _once([(key, item) for key, item in found if item.get("text") and not _opens(item)])
+
+
+def _first_sign(document: Document) -> Item:
+    """Return the first line of the fault, or one that says more of it, where no ranking of lines was made."""
+    fault: Item = (document.get("incident") or {}).get("first_fault") or {}
     best = next(iter(strongest((document.get("diagnoses") or [{}])[0], 1)), {})
     if best and (_opens(fault) or quoted(best).span.worth > quoted(fault).span.worth):
         fault = best
     if _opens(fault):
         failures = [event for event in document.get("timeline") or [] if event.get("role") in ("root", "cascade")]
         fault = max(failures, key=lambda event: (not _opens(event), quoted(event).span.worth), default={})
-    told = hard_errors(document)
-    if told:
-        fault = told[0]
-    ranks = [entry for entry in (document.get("job") or {}).get("ranks") or [] if entry.get("first_error")]
-    found = [
-        ("first_sign", fault),
-        *(("also", item) for item in told[1:]),
-        *((f"rank {entry.get('rank')}", entry["first_error"]) for entry in ranks),
-        ("last_progress", incident.get("last_progress") or {}),
-        ("last_line", incident.get("end") or {}),
-    ]
-    return _once([(key, item) for key, item in found if item.get("text") and not _opens(item)])
+    return fault
 
 
 def _opens(item: Item) -> bool:

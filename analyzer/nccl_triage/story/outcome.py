@@ -89,8 +89,16 @@ class _End:
         """How runs of this form end, where the rules alone are not certain."""
         if self.first is None or self.ways.model is None or not RULES.is_uncertain(self.first):
             return None
+        if self.is_examined:
+            return None
         sources = self.view.observations.sources
         return ending.judge(self.ways.model, ending.features(self.whole.events, sources, self.ways.at_end))
+
+    @cached_property
+    def is_examined(self) -> bool:
+        """Whether somebody looked into the job from outside: then the input does not end as its log does."""
+        outside = any(event.fields.get("tool") in _FROM_OUTSIDE for event in self.whole.of("exception.frame"))
+        return outside or bool(self.whole.telling("examined") or self.whole.observations.recorder)
 
     @property
     def bad(self) -> list[Event]:
