@@ -40,7 +40,7 @@ SURE_LEAD = 0.8
 #: Highest score of a cause that rests on the vote alone: below even odds against ``unknown``.
 VOTE_ALONE = UNKNOWN_SCORE - 0.05
 #: Lead over ``unknown`` and over its rivals that doubt leaves to the leading cause.
-LEAST_LEAD = 0.9
+LEAST_LEAD = 0.5
 #: Highest confidence of a cause that rests on silence alone, and of one that rests on a single strong item.
 SILENCE_CAP, ALONE_CAP = 0.6, 0.9
 #: Least log-odds of the items on which a cause is said to rest.
