@@ -25,7 +25,7 @@ _BASE = 128
 
 #: The signal that came while ``listen`` was in force.
 _early: int | None = None
-#: The signal that was raised last: whoever is called back from C code may swallow what is raised there.
+#: The signal that was raised last: a callback from C code may swallow what is raised in it.
 _raised: int | None = None
 
 

@@ -39,7 +39,7 @@ MADE = ("recorded", "injected")
 PUBLIC = ("wild", "form")
 #: Compositions of such a log, and bytes of the largest log that is composed.
 _WAYS, _MOST_BYTES = 3, 400_000
-#: The name of a log that ends in its set-up, and its fewest lines.
+#: The name of a log that ends in its setup, and its fewest lines.
 SET_UP, _FEWEST = "set-up", 6
 #: Texts of this repository that are no logs.
 _TEXTS = (
@@ -149,7 +149,8 @@ def _examples(log: Wanted) -> Iterator[Example]:
 
 def _example(log: Wanted, path: Path, composition: str | None, outcome: str, line: int | None) -> tuple[Example, Run]:
     _SCANNER.forget()  # what another log taught must not decide what is read of this one
-    observations = scan_case(replace(log.case, log=path), _SCANNER, LayoutReader(_RULES.layouts))
+    case = replace(log.case, log=path, evidence_line=line)
+    observations = scan_case(case, _SCANNER, LayoutReader(_RULES.layouts))
     story, sources = case_of(observations, _RULES).story, observations.sources
     run = story.told
     made = Example(
@@ -159,23 +160,17 @@ def _example(log: Wanted, path: Path, composition: str | None, outcome: str, lin
         composition=composition,
         outcome=outcome,
         ending=frozenset(ending.features(run.printed, sources, run is story.runs[-1])),
-        lines=_lines(log.case, run, sources, line) if line is not None and outcome != WELL else (),
+        lines=_lines(case, run, sources) if line is not None and outcome != WELL else (),
         ends=not (log.excerpt and log.case.cause == "unknown"),
     )
     return made, run
 
 
-def _lines(
-    case: LabelledCase, run: Run, sources: Mapping[str, SourceInfo], line: int
-) -> tuple[tuple[frozenset[str], bool], ...]:
+def _lines(case: LabelledCase, run: Run, sources: Mapping[str, SourceInfo]) -> tuple[tuple[frozenset[str], bool], ...]:
     """Return the candidates of a run as features, each with whether it is the labelled line, within one line."""
     found = telling.candidates(run.printed)
     aside = {id(event) for event, _ in run.aside}
     return tuple(
-        (frozenset(names), abs(one.event.line - line) <= 1 and _in_file(case, one.event.source))
+        (frozenset(names), case.points_at(one.event.source, one.event.line))
         for one, names in zip(found, telling.features(found, run.printed, aside, sources), strict=True)
     )
-
-
-def _in_file(case: LabelledCase, source: str) -> bool:
-    return case.evidence_file is None or f"/{source}".endswith(f"/{case.evidence_file}")

@@ -6,7 +6,7 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from itertools import accumulate
 from math import log
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy
 import sklearn
@@ -14,12 +14,12 @@ from scipy.sparse import csr_matrix
 from sklearn.linear_model import LogisticRegression
 
 from corpus.form.examples import SET_UP, Example
+from nccl_triage.classifier.train import FOLDS, parted
 from nccl_triage.learned.ending import LABELS, WELL
 from nccl_triage.learned.form import Form
 from nccl_triage.learned.linear import UNIT, Linear
 from nccl_triage.learned.telling import OTHER, TELLING
 
-_Item = TypeVar("_Item")
 #: Inverse strength of the L2 penalty of each model, chosen by cross-validation over groups.
 ENDING_STRENGTH, TELLING_STRENGTH = 0.3, 0.5
 #: A feature counts when examples of so many groups have it: words of a single log teach nothing.
@@ -30,7 +30,6 @@ MADE_WEIGHT, COMPOSED_WEIGHT = 0.3, 0.4
 SET_UP_WEIGHT = 0.1
 #: How often in one another telling line counts what one that no reader chose counts: there are about three for each.
 OTHER_WEIGHT = 1 / 3
-FOLDS = 5
 #: Weights below this, in hundredths, are left out.
 _NEGLIGIBLE = 2
 
@@ -105,14 +104,8 @@ def telling_of(examples: Sequence[Example]) -> Linear:
 
 def folds(examples: Sequence[Example]) -> list[set[str]]:
     """Return disjoint parts of the groups, of about one number of examples each; they depend on the names alone."""
-    sizes = Counter(example.group for example in examples)
-    parts: list[set[str]] = [set() for _ in range(FOLDS)]
-    held = [0] * FOLDS
-    for group, size in sorted(sizes.items(), key=lambda item: (-item[1], item[0])):
-        smallest = held.index(min(held))
-        parts[smallest].add(group)
-        held[smallest] += size
-    return parts
+    parts = parted(examples, lambda example: example.group, FOLDS)
+    return [{example.group for example in part} for part in parts]
 
 
 def cross_fitted(

@@ -7,10 +7,10 @@ last bits of a linear-algebra library do not reach the file.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from math import log
-from typing import Any
+from typing import Any, TypeVar
 
 from nccl_triage.classifier.examples import GENERATED, SAMPLE, WRITTEN, Example
 from nccl_triage.classifier.features import NEVER_LEARNT
@@ -18,6 +18,7 @@ from nccl_triage.classifier.model import Model, row, vector
 from nccl_triage.classifier.vote import VERDICTS
 from nccl_triage.errors import UsageError
 
+_Item = TypeVar("_Item")
 #: Inverse strength of the L2 penalty, chosen by grouped cross-validation.
 STRENGTH = 10.0
 #: A feature counts when this many examples have it.
@@ -121,10 +122,15 @@ def fit(examples: Sequence[Example]) -> tuple[Model, Any]:
 
 def folds(examples: Sequence[Example], number: int = FOLDS) -> list[list[Example]]:
     """Return disjoint parts of about one size; a group is never split, and the result depends on the ids alone."""
-    groups: dict[str, list[Example]] = {}
-    for example in sorted(examples, key=lambda e: (e.source, e.id)):
-        groups.setdefault(example.group, []).append(example)
-    parts: list[list[Example]] = [[] for _ in range(number)]
+    return parted(sorted(examples, key=lambda e: (e.source, e.id)), lambda e: e.group, number)
+
+
+def parted(items: Iterable[_Item], group_of: Callable[[_Item], str], number: int) -> list[list[_Item]]:
+    """Return disjoint parts of about one size; a group is never split, and the largest groups are placed first."""
+    groups: dict[str, list[_Item]] = {}
+    for item in items:
+        groups.setdefault(group_of(item), []).append(item)
+    parts: list[list[_Item]] = [[] for _ in range(number)]
     for _, members in sorted(groups.items(), key=lambda item: (-len(item[1]), item[0])):
         min(parts, key=len).extend(members)
     return parts

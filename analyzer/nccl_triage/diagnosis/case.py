@@ -92,6 +92,10 @@ class Case(View):
         aside = {id(event) for event, _ in self.aside}
         return telling.rank(self._form.telling, self.story.told.printed, aside, self.observations.sources)
 
+    def told_lines(self, most: int) -> list[Event]:
+        """Return the lines that tell most, the first one most; without a model of them, the first failures."""
+        return [told.event for told in self.most_telling[:most]] or self.failures[:most]
+
     @cached_property
     def ledger(self) -> Ledger:
         """The collectives that each rank entered and completed."""

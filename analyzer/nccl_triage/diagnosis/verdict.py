@@ -142,12 +142,13 @@ def case_of(observations: Observations, rules: RuleSet, form: Form | None = None
 
 def votes_on(case: Case, model: Model) -> Sequence[Vote]:
     """Return the votes of a classifier on a case; none when it abstains."""
-    return cast(model, extract(told_lines(case)), case.story.outcome.is_bad).votes
+    # Where nothing failed no vote is cast, and no line need be ranked.
+    return cast(model, extract(told_lines(case)), True).votes if case.story.outcome.is_bad else ()
 
 
 def told_lines(case: Case) -> Sequence[Event]:
-    """Return the lines that tell most of a case, the first one most; without a model of them, its first failures."""
-    return [told.event for told in case.most_telling[:LINES]] or case.failures[:LINES]
+    """Return the lines of a case that the classifier reads."""
+    return case.told_lines(LINES)
 
 
 def judge(case: Case, votes: Sequence[Vote] = (), model: str = "") -> Findings:

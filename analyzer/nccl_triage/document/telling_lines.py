@@ -20,8 +20,7 @@ def events(diagnosis: Findings) -> list[Event]:
     """
     if diagnosis.verdict == "healthy":
         return []
-    case = diagnosis.case
-    return [told.event for told in case.most_telling[:MAX_LINES]] or case.failures[:MAX_LINES]
+    return diagnosis.case.told_lines(MAX_LINES)
 
 
 def describe(diagnosis: Findings) -> list[dict[str, Any]]:

@@ -35,6 +35,15 @@ class LabelledCase:
     outcome: str | None = None
     blind: bool = False
 
+    def points_at(self, file: str, line: int) -> bool:
+        """Tell whether a line is the labelled one, within one line; a file that is not known may be any."""
+        wanted = self.evidence_line
+        return wanted is not None and abs(line - wanted) <= 1 and self._in_labelled_file(file)
+
+    def _in_labelled_file(self, file: str) -> bool:
+        wanted = self.evidence_file
+        return wanted is None or not file or f"/{file}".endswith(f"/{wanted}")
+
     @property
     def acceptable(self) -> tuple[str, ...]:
         """Every answer that an expert would accept."""

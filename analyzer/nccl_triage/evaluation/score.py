@@ -81,24 +81,15 @@ class CaseOutcome:
 
     def line_right(self) -> bool | None:
         """Whether the first evidence lines contain the labelled one (within one line); None without a label."""
-        wanted = self.case.evidence_line
-        if wanted is None:
+        if self.case.evidence_line is None:
             return None
         places = zip(self.lines[:3], self.files or repeat(""), strict=False)
-        return any(self._is_labelled(file, line) for line, file in places)
+        return any(self.case.points_at(file, line) for line, file in places)
 
     def told_right(self) -> bool | None:
         """Whether the first evidence lines or the three that tell most contain the labelled one; None without a label."""
         found = self.line_right()
-        return found or any(self._is_labelled(*place) for place in self.told[:3]) if found is not None else None
-
-    def _is_labelled(self, file: str, line: int) -> bool:
-        wanted = self.case.evidence_line
-        return wanted is not None and abs(line - wanted) <= 1 and self._in_labelled_file(file)
-
-    def _in_labelled_file(self, file: str) -> bool:
-        wanted = self.case.evidence_file
-        return wanted is None or not file or f"/{file}".endswith(f"/{wanted}")
+        return found or any(self.case.points_at(*place) for place in self.told[:3]) if found is not None else None
 
     def outcome_right(self) -> bool | None:
         """Whether the job is said to have ended as it did; None without a label."""

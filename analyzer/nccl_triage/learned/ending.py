@@ -1,4 +1,4 @@
-"""How a run ended, by form and place alone: which kinds of lines stand where, how far the end is, words of the last lines.
+"""How a run ended, by form and place alone: where which kinds of lines are, how far the end is, words of the last lines.
 
 A feature is a string; its first part tells the kind:
 
@@ -17,7 +17,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from nccl_triage.lazy_regex import lazily
-from nccl_triage.learned.linear import Linear
+from nccl_triage.learned.linear import Linear, step
 from nccl_triage.observations.event import Event
 from nccl_triage.observations.store import SourceInfo
 from nccl_triage.parsers import templates
@@ -103,13 +103,13 @@ def features(printed: Sequence[Event], sources: Mapping[str, SourceInfo], at_end
 
 
 def _step(number: int) -> str:
-    return next((str(step) for step in _STEPS if number <= step), "more")
+    return step(number, _STEPS)
 
 
 def _behind(
     printed: Sequence[Event], last: Event | None, sources: Mapping[str, SourceInfo], at_end: bool
 ) -> Iterator[str]:
-    """Yield what stands behind the last progress, in its source; everything where there is none."""
+    """Yield what comes after the last progress, in its source; everything where there is none."""
     behind = printed if last is None else [e for e in printed if e.source == last.source and e.line > last.line]
     for event in behind:
         yield f"a:{event.kind}"
@@ -119,9 +119,9 @@ def _behind(
     yield f"f:progress:{last.kind}"
     if at_end and last.source in sources:
         yield f"n:behind:{_step(sources[last.source].lines - last.line)}"
-    step, total = last.number("step"), last.number("total")
-    if step is not None and total:
-        yield "f:total:reached" if step >= total else "f:total:open"
+    made, total = last.number("step"), last.number("total")
+    if made is not None and total:
+        yield "f:total:reached" if made >= total else "f:total:open"
 
 
 def _last_words(printed: Sequence[Event], sources: Mapping[str, SourceInfo]) -> Iterator[str]:

@@ -15,6 +15,11 @@ from typing import Any
 UNIT = 100
 
 
+def step(number: int, steps: Sequence[int]) -> str:
+    """Return the first step that a number does not exceed, as the last part of a feature."""
+    return next((str(one) for one in steps if number <= one), "more")
+
+
 @dataclass(frozen=True, slots=True)
 class Linear:
     """The log-odds of labels, up to what all of them share; features that it does not know say nothing."""

@@ -1,6 +1,6 @@
 """Which lines of a run tell why it ended, by form and place, whether a rule knows them or not.
 
-Candidates are the lines that may tell of trouble: all but those of progress, set-up and the like, and of many alike the
+Candidates are the lines that may tell of trouble: all but those of progress, setup and the like, and of many alike the
 first two and the last. A feature is a string; its first part tells the kind:
 
 - ``k:`` and ``r:`` the kind and the role of the line, ``l:`` its level, ``b:`` and ``c:`` the kinds of candidates right
@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from nccl_triage.lazy_regex import lazily
-from nccl_triage.learned.linear import Linear
+from nccl_triage.learned.linear import Linear, step
 from nccl_triage.observations.event import Event
 from nccl_triage.observations.store import SourceInfo
 from nccl_triage.parsers import templates
@@ -41,7 +41,7 @@ _OPENING = "Traceback (most recent call last):"
 _STEPS = (0, 1, 2, 3, 5, 8, 15, 30, 60, 150, 400, 1500)
 #: Words that count, characters to a step of length, and most steps.
 _WORDS, _CHARACTERS, _LENGTHS = 40, 40, 6
-#: Lines between two candidates that stand right beside each other.
+#: Lines between two candidates that are neighbours.
 _BESIDE = 2
 
 
@@ -154,7 +154,7 @@ def features(
 
 
 def _step(number: int) -> str:
-    return next((str(step) for step in _STEPS if number <= step), "more")
+    return step(number, _STEPS)
 
 
 def _since(event: Event, last: int | None) -> str:

@@ -17,7 +17,7 @@ A feature is a string; its first part tells the kind:
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 
 from nccl_triage.observations.event import Event
 from nccl_triage.parsers import templates
@@ -54,13 +54,6 @@ def _of_suspect(case: View) -> list[Event]:
 
 def _is_trouble(event: Event) -> bool:
     return event.is_failure or event.signature == SALIENT
-
-
-def words_of(message: str) -> Iterator[str]:
-    """Yield the features of kind ``w:`` and ``p:`` of one message that stands alone."""
-    for word in templates.spoken(message):
-        yield f"w:{word}"
-        yield f"p:{word}"
 
 
 def _message(event: Event) -> str:

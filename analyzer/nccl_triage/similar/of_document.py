@@ -11,9 +11,9 @@ from typing import Any
 from nccl_triage.diagnosis.facts import software
 from nccl_triage.engine.schema import RuleSet
 from nccl_triage.lazy_regex import lazily
+from nccl_triage.parsers import templates
 from nccl_triage.parsers.tracebacks import TRACEBACK
 from nccl_triage.similar import describe, search
-from nccl_triage.similar.features import words_of
 from nccl_triage.similar.threads import ThreadIndex, shipped
 
 Document = Mapping[str, Any]
@@ -50,7 +50,7 @@ def _features(document: Document) -> Iterator[str]:
         if at < cascade:
             yield f"q:{event.get('signature')}"
         text = str(event.get("text") or "")
-        yield from (name for name in words_of(text) if name.startswith("w:"))
+        yield from (f"w:{word}" for word in templates.spoken(text))
     types = [
         match["type"]
         for event in failures
