@@ -5,11 +5,13 @@ from __future__ import annotations
 import gc
 import os
 import signal
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from hypothesis import settings
 
+from nccl_triage import interrupts
 from nccl_triage.engine import load
 from nccl_triage.engine.schema import RuleSet
 
@@ -33,6 +35,16 @@ settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "repeatable"))
 def rules() -> RuleSet:
     """The shipped rules, loaded once per worker."""
     return load.load()
+
+
+@pytest.fixture(autouse=True)
+def signals() -> Iterator[None]:
+    """Set signals as they were: what a worker process or Ray ignores, the programs of later tests would ignore, too."""
+    before = {number: signal.getsignal(number) for number in interrupts.SIGNALS}
+    yield
+    for number, handler in before.items():
+        if signal.getsignal(number) is not handler:
+            signal.signal(number, handler)
 
 
 def pytest_collection_finish() -> None:
