@@ -207,7 +207,7 @@ def steps(hour: int = 12, last: int = 8) -> str:
     ("text", "before"),
     [
         (steps(), []),
-        (steps() + GAVE_CODE.format(code=1), ["failed"]),
+        (steps() + GAVE_CODE.format(code=1), ["failed-before-stop"]),
         (steps() + GAVE_CODE.format(code=-15), []),
         (steps() + GAVE_CODE.format(code=143), []),
         (GAVE_CODE.format(code=1) + steps(), []),
@@ -221,7 +221,8 @@ def test_a_job_that_had_failed_or_hung_was_not_just_stopped(
     found = diagnose_text(text + TOLD_TO_STOP.format(minute="02"), rules)
     known = bool(before or before is None)
     if before is not None:
-        assert (found.case.value("process.before_stop") or []) == before
+        assert found.case.story.outcome.was_before_stop is bool(before)
+        assert not before or found.case.story.outcome.decision.rule == f"outcome.{before[0]}"
     top = found.candidates[0]
     assert (found.verdict, top.id) != ("diagnosed", "job-preempted") if known else top.id == "job-preempted"
     assert known or (found.verdict == "diagnosed" and top.confidence > 0.9)
@@ -244,7 +245,7 @@ def test_no_step_for_much_longer_than_ever_before_is_a_hang(
     text: str, minute: str, stalled: bool, rules: RuleSet
 ) -> None:
     found = diagnose_text(text + TOLD_TO_STOP.format(minute=minute), rules)
-    assert ("stalled" in (found.case.value("process.before_stop") or [])) is stalled
+    assert (found.case.story.outcome.decision.rule == "outcome.stalled-before-stop") is stalled
     assert (found.verdict == "diagnosed" and found.candidates[0].id == "job-preempted") is not stalled
 
 
@@ -254,18 +255,21 @@ def test_what_fails_after_the_stop_or_on_another_host_is_its_result(rules: RuleS
     # The hosts' lines may arrive in another order, and their launchers may be told to stop one after the other.
     for text in (stop + failed, failed + stop, stop + later):
         found = diagnose_text(steps() + text, rules)
-        assert found.case.fact("process.before_stop") is None
+        assert not found.case.story.outcome.was_before_stop
         assert (found.verdict, found.candidates[0].id) == ("diagnosed", "job-preempted")
 
 
-def test_a_time_limit_of_slurm_is_the_reason_whatever_the_steps_did(rules: RuleSet) -> None:
-    limit = "slurmstepd: error: *** STEP 41.0 ON node0 CANCELLED AT 2026-06-11T12:12:10 DUE TO TIME LIMIT ***\n"
-    found = diagnose_text(steps() + limit + TOLD_TO_STOP.format(minute="12"), rules)
-    assert (found.verdict, found.candidates[0].id) == ("diagnosed", "job-preempted")
+def test_a_time_limit_is_the_reason_only_of_a_job_that_was_at_work(rules: RuleSet) -> None:
+    limit = "slurmstepd: error: *** STEP 41.0 ON node0 CANCELLED AT 2026-06-11T12:{}:10 DUE TO TIME LIMIT ***\n"
+    stopped = diagnose_text(steps() + limit.format("02") + TOLD_TO_STOP.format(minute="02"), rules)
+    assert (stopped.verdict, stopped.candidates[0].id) == ("diagnosed", "job-preempted")
+    hung = diagnose_text(steps() + limit.format("12") + TOLD_TO_STOP.format(minute="12"), rules)
+    assert hung.case.story.outcome.state == "hung"
+    assert (hung.verdict, hung.candidates[0].id if hung.candidates else "") != ("diagnosed", "job-preempted")
 
 
 def test_a_host_that_is_stopped_last_fails_because_of_the_first(tmp_path: Path, rules: RuleSet) -> None:
     (tmp_path / "a.log").write_text(steps() + TOLD_TO_STOP.format(minute="01"), "utf-8")
     (tmp_path / "b.log").write_text(steps() + GAVE_CODE.format(code=1) + TOLD_TO_STOP.format(minute="03"), "utf-8")
-    assert diagnose(tmp_path, rules=rules).case.fact("process.before_stop") is None
-    assert diagnose(tmp_path / "b.log", rules=rules).case.value("process.before_stop") == ["failed"]
+    assert not diagnose(tmp_path, rules=rules).case.story.outcome.was_before_stop
+    assert diagnose(tmp_path / "b.log", rules=rules).case.story.outcome.state == "failed"

@@ -142,9 +142,10 @@ def _came_back(asked: _Restart) -> bool:
 
 @RULES.condition("restarts-have-not-helped")
 def _restarts_have_not_helped(asked: _Restart) -> Grounds | None:
-    # A job that was told to stop goes on as often as that happens.
-    doubt = _came_back(asked) and asked.decided == "restart" and asked.case.story.outcome.state != "stopped"
-    return ITSELF if doubt else None
+    outcome = asked.case.story.outcome
+    # A job that a scheduler or a person stopped goes on as often as that happens.
+    cancelled = outcome.state == "stopped" and outcome.event is not None and outcome.event.kind == "job.cancelled"
+    return ITSELF if _came_back(asked) and asked.decided == "restart" and not cancelled else None
 
 
 @RULES.condition("was-on-other-hosts")

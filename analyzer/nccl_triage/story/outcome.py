@@ -20,7 +20,7 @@ from nccl_triage.observations.event import Event
 from nccl_triage.parsers.tracebacks import lines_of
 from nccl_triage.parsers.unknown_errors import SALIENT
 from nccl_triage.recorder.compare import compare
-from nccl_triage.story import exits
+from nccl_triage.story import before_stop, exits
 from nccl_triage.story.decisions import Decision, Grounds, Number, Table, by
 from nccl_triage.story.exceptions import ERROR_LEVELS, is_communication, is_launcher
 from nccl_triage.story.survived_failures import ADVANCES, MOVES, NUMBERS
@@ -61,6 +61,11 @@ class Outcome(NamedTuple):
         """Whether the run came to a bad end."""
         return self.state in ("stopped", "failed", "hung")
 
+    @property
+    def was_before_stop(self) -> bool:
+        """Whether the run had failed or hung before it was told to stop."""
+        return self.decision.rule in _BEFORE_STOP
+
 
 class Ways(NamedTuple):
     """What the outcome may rest on beside the lines: a model of form and place, if there is one.
@@ -70,6 +75,13 @@ class Ways(NamedTuple):
 
     model: Linear | None = None
     at_end: bool = True
+
+
+#: Rules by which a stop, if one came, only ended what had failed or hung before.
+_BEFORE_STOP = frozenset(
+    f"outcome.{name}"
+    for name in ("bad-numbers-last", "waited-before-stop", "failed-before-stop", "stalled-before-stop")
+)
 
 
 @dataclass
@@ -113,7 +125,15 @@ class _End:
     @cached_property
     def before_stop(self) -> list[Event]:
         """The failures that certainly came before the stop."""
-        return self.bad[: self.bad.index(self.stop)] if self.stop is not None and self.view.order_known else []
+        if self.stop is None or not self.view.order_known:
+            return []
+        stops = {(event.source, event.line) for event in self.bad if before_stop.is_stop(event)}
+        return [e for e in self.bad[: self.bad.index(self.stop)] if (e.source, e.line) not in stops]
+
+    @cached_property
+    def stops(self) -> dict[str, Event]:
+        """The first line of each source by which the job or a process is told to stop, if the whole job was."""
+        return before_stop.stops_of(self.view) if self.stop is not None else {}
 
     @cached_property
     def worked(self) -> list[Event]:
@@ -220,8 +240,15 @@ def _waited_before_stop(end: _End) -> Grounds | None:
 
 @RULES.condition("failed-before-stop")
 def _failed_before_stop(end: _End) -> Grounds | None:
-    fault = next((event for event in end.before_stop if _is_fault(event)), None)
-    return None if fault is None else by(end.bad[0], fault, *_listed(end.stop))
+    faults = [event for event in end.before_stop if _is_fault(event)]
+    faults += before_stop.failed_exits(end.view, end.stops)
+    return by(end.bad[0], faults[0], *_listed(end.stop)) if faults else None
+
+
+@RULES.condition("stalled-before-stop")
+def _stalled_before_stop(end: _End) -> Grounds | None:
+    found = before_stop.stalled(end.view, end.stops, RULES.limits)
+    return None if found is None else Grounds(found[:2], {"seconds": round(found[2])})
 
 
 @RULES.condition("told-to-stop")
@@ -404,9 +431,9 @@ def _is_wait(event: Event) -> bool:
 
 def _is_fault(event: Event) -> bool:
     """Tell whether a failure is one of the job itself; a stop after it is only the reaction of its launcher or user."""
-    return event.role == "root" or (
-        event.kind == "exception" and not is_communication(event) and not is_launcher(event)
-    )
+    if event.role == "root" or event.kind in RULES.kinds["failed-before-stop"]:
+        return True
+    return event.kind == "exception" and not is_communication(event) and not is_launcher(event)
 
 
 def _dumped_apart(view: View, worked: list[Event]) -> Event | None:

@@ -14,7 +14,16 @@ from nccl_triage.learned.form import Form
 from nccl_triage.observations.event import Event
 from nccl_triage.observations.store import Observations
 from nccl_triage.producers import produced_signatures
-from nccl_triage.story import error_codes, kernel_log, line_origins, order, other_programs, runs, survived_failures
+from nccl_triage.story import (
+    before_stop,
+    error_codes,
+    kernel_log,
+    line_origins,
+    order,
+    other_programs,
+    runs,
+    survived_failures,
+)
 from nccl_triage.story.decisions import COUNTS, Decision, Grounds, Table
 from nccl_triage.story.devices import Devices
 from nccl_triage.story.identity import Identity
@@ -129,15 +138,18 @@ def _run(
     survived = [item for item in judged if item[1].answer != COUNTS]
     gone = {id(event) for event, _ in survived}
     view = View(observations, [event for event in events if id(event) not in gone], identity, known)
+    outcome = outcome_of(view, survived, whole, ways)
+    late = before_stop.late_stops(view, outcome.decision) if outcome.was_before_stop else []
+    stopped = {id(event) for event, _ in late}
     return Run(
-        view.events,
+        [event for event in view.events if id(event) not in stopped],
         identity,
-        outcome_of(view, survived, whole, ways),
-        [*(item for item in of_kernel if item[1].answer != COUNTS), *survived],
+        outcome,
+        [*(item for item in of_kernel if item[1].answer != COUNTS), *survived, *late],
         printed,
         part.opened_by if part is not None else None,
         part.decision if part is not None else None,
-        [item for item in (*of_kernel, *judged) if item[1].answer == COUNTS],
+        [item for item in (*of_kernel, *judged) if item[1].answer == COUNTS and id(item[0]) not in stopped],
     )
 
 

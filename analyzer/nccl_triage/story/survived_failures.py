@@ -130,8 +130,8 @@ class _Failure:
 
 
 RULES: Table[_Failure] = Table("survival")
-#: Applied after the others, since they compare a failure with others that were survived.
-RULES.by_name("same-survived-before", "part-of-traceback", "nothing-followed")
+#: Applied after the others, since they compare a failure with others, or with how the run ended.
+RULES.by_name("same-survived-before", "part-of-traceback", "stop-after-failure", "nothing-followed")
 
 
 @RULES.condition("own-crash")

@@ -6,23 +6,14 @@ A SIGTERM (-15) after an agent's "closing signal" and a SIGKILL after its "force
 
 from __future__ import annotations
 
-from itertools import pairwise
-
 from nccl_triage.diagnosis.case import Case, Fact, fact
 from nccl_triage.observations.event import Event
 from nccl_triage.parsers.elastic_report import REPORT
-from nccl_triage.parsers.times import has_year
 from nccl_triage.story import devices
 from nccl_triage.story.exits import Exit, exits_of, signal_number
-from nccl_triage.story.survived_failures import ADVANCES
 
 #: Ranks that somebody kills together end within so many seconds.
 AT_ONCE = 2.0
-#: Least steps whose times tell how long a job pauses between two. A job has stalled after so many seconds without a
-#: step, and after so many times its longest pause.
-STEPS, SILENCE, PAUSES = 5, 300.0, 10.0
-#: Seconds by which the clocks of two time zones in one log differ, or a multiple of it.
-ZONE = 1800.0
 #: Maximum number of lines that the kernel prints for a blocked process: header, registers and stack.
 _STACK_LINES = 60
 _CRASH = {4, 5, 6, 7, 8, 11, 31}
@@ -88,79 +79,15 @@ def _killed_together(case: Case) -> Fact | None:
     return Fact(True, list(dead.values())[:4]) if max(times) - min(times) <= AT_ONCE else None
 
 
-@fact(
-    "process.before_stop",
-    "what went wrong before the job was told to stop: killed (a task of Slurm), failed (a process), stalled (no step)",
-)
-def _before_stop(case: Case) -> Fact | None:
-    found = {
-        "killed": _killed_before_cancel(case),
-        "failed": _failed_before_stop(case),
-        "stalled": _stalled_before_stop(case),
-    }
-    words = [word for word, events in found.items() if events]
-    return Fact(words, [event for events in found.values() for event in events][:6]) if words else None
-
-
-def _killed_before_cancel(case: Case) -> list[Event]:
-    """Return the tasks that were killed before Slurm cancels the step, and the cancellation."""
+@fact("process.killed_before_stop", "tasks of Slurm were killed before it cancelled the job or step")
+def _killed_before_stop(case: Case) -> Fact | None:
     cancelled = case.of("job.cancelled")
     if any(event.role == "root" for event in cancelled):
-        return []
+        return None
     killed = [e for e in case.having("process.exit", "signal", names="task") if signal_number(e.fields["signal"]) == 9]
     # A step that somebody cancels says so first. Its tasks are only killed if they ignore SIGTERM.
     early = [k for k in killed if all(k.line < c.line for c in cancelled if c.source == k.source)]
-    return [*early[:2], *cancelled[:1]] if early and cancelled else []
-
-
-def _stops(case: Case) -> dict[str, Event]:
-    """Return the first line of each source that says that the job or a process was told to stop."""
-    found: dict[str, Event] = {}
-    for event in case.of("job.cancelled", "process.signalled"):
-        found.setdefault(event.source, event)
-    return found
-
-
-def _failed_before_stop(case: Case) -> list[Event]:
-    """Return the exits with an error that a launcher reports before it or another is told to stop, if no step follows them.
-
-    A job that advanced after a restart had survived them. What fails after the first stop fails because of it.
-    """
-    stops = _stops(case)
-    if not stops or not case.order_known:
-        return []
-    first = min(case.position(stop) for stop in stops.values())
-    exits: list[Exit] = case.value("process.exits") or []
-    failed = [e.event for e in exits if e.code != 0 and e.signal is None and e.event.source in stops]
-    failed = [e for e in failed if case.position(e) < first and _precedes(e, stops[e.source])]
-    advances = [case.position(e) for e in case.events if e.role == "progress" and e.kind in ADVANCES]
-    return [e for e in failed if not any(case.position(e) < at < first for at in advances)]
-
-
-def _precedes(one: Event, two: Event) -> bool:
-    """Tell whether a line comes before another of its source, which several launchers may have written into."""
-    times = (one.context.time, two.context.time)
-    return one.line < two.line and (times[0] is None or times[1] is None or times[0] < times[1])
-
-
-def _stalled_before_stop(case: Case) -> list[Event]:
-    """Return the last step and the stop, if the job took no step for much longer than ever before.
-
-    Set-up, checkpoints and evaluation may be slow, so nothing is said of a job whose last sign of progress is another one.
-    """
-    for source, stop in _stops(case).items():
-        before = [e for e in case.events if e.source == source and e.line < stop.line]
-        advances = [e for e in before if e.role == "progress" or e.kind == "task.started"]
-        times = sorted({e.context.time for e in advances if e.kind == "step" and e.context.time is not None})
-        last, end = advances[-1] if advances else None, stop.context.time
-        if last is None or last.kind != "step" or last.context.time is None or end is None or len(times) < STEPS:
-            continue
-        limit = max(SILENCE, PAUSES * max(later - earlier for earlier, later in pairwise(times)))
-        silence = end - times[-1]
-        # What is about a multiple of half an hour may be the difference of two clocks.
-        if has_year(end) == has_year(times[-1]) and silence > 0 and limit < silence % ZONE < ZONE - SILENCE:
-            return [last, stop]
-    return []
+    return Fact(True, [*early[:2], *cancelled[:1]]) if early and cancelled else None
 
 
 @fact(
