@@ -18,7 +18,7 @@ BOUNDARIES = [
     "+ torchrun --nproc_per_node=2 train.py\n",
     "+ srun --ntasks=8 python train.py\n",
     "user@gpu-17:~/exp$ CUDA_VISIBLE_DEVICES=0 python3 train.py\n",
-    "Sender: LSF System <lsfadmin@node12>\n",
+    "Sender: LSF System <lsfadmin@node12>\nSuccessfully completed.\nThe output (if any) follows:\n",
     "STARTING TIMING RUN AT 2025-09-29 03:10:42 PM\n",
 ]
 
@@ -28,9 +28,20 @@ def test_the_last_run_decides(boundary: str, rules: RuleSet) -> None:
     healthy = diagnose_text(OOM + boundary + GOOD, rules)
     assert (healthy.verdict, len(healthy.case.story.runs)) == ("healthy", 2)
     failed = diagnose_text(GOOD + boundary + OOM, rules)
-    assert (failed.cause, failed.candidates[0].weighed.for_items[0].events[0].line) == ("gpu-out-of-memory", 9)
+    line = 8 + boundary.count("\n")
+    assert (failed.cause, failed.candidates[0].weighed.for_items[0].events[0].line) == ("gpu-out-of-memory", line)
     later = diagnose_text(OOM + boundary + PORT, rules)
     assert later.cause == "port-in-use"
+
+
+def test_a_report_of_lsf_belongs_to_the_output_below_or_above_it(rules: RuleSet) -> None:
+    report = "Sender: LSF System <lsfadmin@node12>\nSubject: Job 7: <train> Exited\n\nExited with exit code 1.\n\n"
+    above = diagnose_text(GOOD + report + "The output (if any) follows:\n\n" + OOM, rules)
+    assert (above.cause, len(above.case.story.runs)) == ("gpu-out-of-memory", 2)
+    alone = diagnose_text(report + "The output (if any) follows:\n\n" + GOOD, rules)
+    assert (alone.verdict, alone.case.story.outcome.state) == ("unknown", "failed")
+    below = diagnose_text(OOM + report + "The output (if any) is above this job summary.\n", rules)
+    assert (below.cause, len(below.case.story.runs)) == ("gpu-out-of-memory", 1)
 
 
 def test_a_run_that_only_began_leaves_the_verdict_to_the_one_before(rules: RuleSet) -> None:

@@ -50,6 +50,8 @@ class Part:
     opened_by: Event | None = None
     #: Why it begins there; None for the first run.
     decision: Decision | None = None
+    #: The ends that a scheduler's report states above the output: they come last.
+    report: list[Event] = field(default_factory=list)
 
 
 @dataclass(slots=True)
@@ -177,12 +179,15 @@ def split(events: Sequence[Event], rank_of: RankOf) -> list[Part]:
         if begins is None and id(event) in steps:
             begins = RULES.decision("next-job-step", event, steps[id(event)])
         if parts[-1].events and begins is not None:
-            parts.append(Part(_of_line(parts[-1].events, event), event, begins))
+            report = _of_report(parts[-1].events, event) if "report" in event.fields else []
+            parts.append(Part(_of_line(parts[-1].events, event), event, begins, report))
             if not parts[-2].events:
                 del parts[-2]
             seen = _Seen()
         parts[-1].events.append(event)
         seen.note(event, process)
+    for part in parts:
+        part.events += part.report
     return parts
 
 
@@ -232,6 +237,16 @@ def _of_line(events: list[Event], event: Event) -> list[Event]:
     """Remove the last events if they were read from the same line, and return them."""
     taken: list[Event] = []
     while events and (events[-1].source, events[-1].line) == (event.source, event.line):
+        taken.insert(0, events.pop())
+    return taken
+
+
+def _of_report(events: list[Event], event: Event) -> list[Event]:
+    """Remove the ends that a scheduler's report states above the output of a job, and return them."""
+    taken: list[Event] = []
+    while events and events[-1].is_failure and events[-1].source == event.source:
+        if event.line - events[-1].line > RULES.limits["report"]:
+            break
         taken.insert(0, events.pop())
     return taken
 

@@ -87,7 +87,7 @@ def tell_story(observations: Observations, rules: RuleSet, form: Form | None = N
         parts = runs.split(events, identity.rank_of) if known else [runs.Part(events)]
     model = form.ending if form is not None else None
     if len(parts) == 1:
-        told = [_run(observations, events, known, identity, Ways(model))]
+        told = [_run(observations, parts[0].events, known, identity, Ways(model))]
     else:
         told = [
             _run(observations, p.events, known, Identity(observations, p.events), Ways(model, p is parts[-1]), p)
@@ -134,23 +134,38 @@ def _run(
 ) -> Run:
     events, of_kernel = kernel_log.set_aside(printed, lambda: Devices(identity, printed))
     whole = View(observations, events, identity, known)
-    judged = [item for scope in whole.scopes() for item in survived_failures.judge(scope, whole.rank)]
-    survived = [item for item in judged if item[1].answer != COUNTS]
-    gone = {id(event) for event, _ in survived}
-    view = View(observations, [event for event in events if id(event) not in gone], identity, known)
-    outcome = outcome_of(view, survived, whole, ways)
+    judged = [
+        item for scope in whole.scopes() for item in survived_failures.judge(scope, whole.rank, observations.sources)
+    ]
+    view, outcome = _ended(whole, judged, ways)
+    again = survived_failures.without_output(judged) if outcome.state in ("failed", "hung") else judged
+    if again != judged:
+        # The run ended badly, whatever it went on to print: what it had said before may be why.
+        judged = again
+        view, outcome = _ended(whole, judged, ways)
     late = before_stop.late_stops(view, outcome.decision) if outcome.was_before_stop else []
-    stopped = {id(event) for event, _ in late}
+    decided = [*of_kernel, *judged]
+    aside = [*(item for item in decided if item[1].answer != COUNTS), *late]
+    gone = {id(event) for event, _ in aside}
     return Run(
-        [event for event in view.events if id(event) not in stopped],
+        [event for event in view.events if id(event) not in gone],
         identity,
         outcome,
-        [*(item for item in of_kernel if item[1].answer != COUNTS), *survived, *late],
+        aside,
         printed,
         part.opened_by if part is not None else None,
         part.decision if part is not None else None,
-        [item for item in (*of_kernel, *judged) if item[1].answer == COUNTS and id(item[0]) not in stopped],
+        [item for item in decided if id(item[0]) not in gone],
     )
+
+
+def _ended(whole: View, judged: list[Aside], ways: Ways) -> tuple[View, Outcome]:
+    """Return the events of a run that count, and how it ended."""
+    survived = [item for item in judged if item[1].answer != COUNTS]
+    gone = {id(event) for event, _ in survived}
+    events = [event for event in whole.events if id(event) not in gone]
+    view = View(whole.observations, events, whole.identity, whole.order_known)
+    return view, outcome_of(view, survived, whole, ways)
 
 
 def _with_kinds(events: list[Event], rules: RuleSet) -> list[Event]:

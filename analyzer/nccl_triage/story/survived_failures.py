@@ -9,11 +9,12 @@ end of that process. The rules are the table "survival" of ``rules/story``.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Container, Hashable, Iterable, Sequence
+from collections.abc import Callable, Container, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from nccl_triage.lazy_regex import lazily
 from nccl_triage.observations.event import Event
+from nccl_triage.observations.store import SourceInfo
 from nccl_triage.parsers import times, tracebacks
 from nccl_triage.parsers.traceback_lines import is_record
 from nccl_triage.story.decisions import COUNTS, ITSELF, Decision, Grounds, Table
@@ -31,6 +32,10 @@ _MILD = {"INFO": "steps_after_warning", "I": "steps_after_warning", "WARNING": "
 #: Characters by which a message is recognised again; numbers and details follow later in it.
 WORDS = 40
 _NUMBER = lazily(r"\d+")
+#: Words by which a program says that it tries again.
+_RETRIES = lazily(
+    r"(?i)\b(?:retrying|will (?:re)?try|retry (?:in|after) \d|\d retries left|trying again|reconnecting|falling back)\b|正在重试|后重试"
+)
 #: Lines of a crash report after its first.
 CRASH = 3
 EXCEPTIONS = ("exception", "exception.ignored")
@@ -38,6 +43,9 @@ EXCEPTIONS = ("exception", "exception.ignored")
 QUIET = (*EXCEPTIONS, "exception.frame", "salient", "teardown", "speaker", "communicator.closed")
 #: Kind of lines that count as a failure only if they last to the end, whatever their role.
 NUMBERS = "numbers.bad"
+
+#: Kind of lines by which somebody stops the job; they say nothing of what went wrong in it.
+_STOP = "job.cancelled"
 
 RankOf = Callable[[Event], int | None]
 
@@ -66,6 +74,12 @@ class _After:
     #: Sources and lines where something ended or may have ended.
     ends: dict[tuple[str, int], Event] = field(default_factory=dict)
     stepped: dict[Hashable | None, Event] = field(default_factory=dict)
+    #: Where later failures count.
+    unsolved: set[tuple[str, int]] = field(default_factory=set)
+    #: Whether the job worked, by any sign.
+    progressed: bool = False
+    #: The last line of each source that is part of trouble, whatever its fate.
+    troubled: dict[str, int] = field(default_factory=dict)
     #: Sources and lines where each process raised the same exception.
     raised: dict[tuple[Hashable, tuple[str, str]], set[tuple[str, int]]] = field(default_factory=dict)
 
@@ -78,6 +92,9 @@ class _After:
             self.next_work = event
         if block is None and not event.is_failure and event.kind not in QUIET:
             self.printed.add(event.signature)
+        self.progressed = self.progressed or event.role == "progress"
+        if (event.is_failure or event.kind in QUIET) and event.kind != _STOP:
+            self.troubled.setdefault(event.source, event.line)
         if event.kind == "recovered":
             self.recovered = event
         if event.kind == "job.finished":
@@ -122,6 +139,8 @@ class _Failure:
     first: dict[str, int]
     #: How often its process logged the same exception.
     logged: int
+    #: Lines that its source holds below it; 0 where that is not known.
+    below: int
 
     @property
     def is_exception(self) -> bool:
@@ -245,6 +264,25 @@ def _logged_repeatedly(failure: _Failure) -> Grounds | None:
     return _with(block, {"times": failure.logged}) if often and _was_logged(failure) else None
 
 
+@RULES.condition("output-went-on")
+def _output_went_on(failure: _Failure) -> Grounds | None:
+    # The lines of other processes may follow those of a dead one.
+    if failure.fate == "uncaught" or failure.process is not None or failure.event.kind in RULES.kinds["end-of-process"]:
+        return None
+    if failure.after.unsolved - {_place(failure.event, failure.block)} or not _only_stops(failure):
+        return None
+    if _RETRIES.search(failure.event.text) is not None:
+        return Grounds((), {"below": failure.below}) if failure.below >= 1 else None
+    return Grounds((), {"below": failure.below}) if failure.below >= RULES.limits["ordinary"] else None
+
+
+def _only_stops(failure: _Failure) -> bool:
+    """Tell whether nothing ends after a failure, or only a job that was at work until somebody stopped it."""
+    own = _place(failure.event, failure.block)
+    later = [end for place, end in failure.after.ends.items() if place != own]
+    return not later or (failure.after.progressed and all(end.kind == _STOP for end in later))
+
+
 def _was_logged(failure: _Failure) -> bool:
     """Tell whether an exception follows a record of a logger, and nothing ends after it."""
     return failure.fate == "logged" and failure.after.ended_beside(failure.event, failure.block) is None
@@ -252,6 +290,15 @@ def _was_logged(failure: _Failure) -> bool:
 
 def _with(event: Event | None, numbers: dict[str, float | int | str] | None = None) -> Grounds:
     return Grounds(() if event is None else (event,), numbers or {})
+
+
+def without_output(judged: list[tuple[Event, Decision]]) -> list[tuple[Event, Decision]]:
+    """Return the decisions as if output after a failure proved nothing."""
+    by_output = "survival.output-went-on"
+    return [
+        (event, RULES.decision("nothing-followed", event) if decision.rule == by_output else decision)
+        for event, decision in judged
+    ]
 
 
 def process_of(event: Event, rank: int | None) -> Hashable | None:
@@ -296,7 +343,7 @@ def new_steps(events: Sequence[Event]) -> list[bool]:
     return found
 
 
-def judge(events: Sequence[Event], rank_of: RankOf) -> list[tuple[Event, Decision]]:
+def judge(events: Sequence[Event], rank_of: RankOf, sources: Mapping[str, SourceInfo]) -> list[tuple[Event, Decision]]:
     """Return every failure in order with the decision whether it counts; the order of the events must be certain."""
     blocks = _blocks(events)
     processes = [process_of(event, rank_of(event)) for event in events]
@@ -331,11 +378,14 @@ def judge(events: Sequence[Event], rank_of: RankOf) -> list[tuple[Event, Decisio
                 place=place,
                 first=first,
                 logged=logged_as[process, _words(block)] if block is not None and "below" in block.fields else 0,
+                below=_below(event, block, sources, after),
             )
             decision = RULES.decide(failure, event)
             if decision is None or decision.answer == COUNTS:
                 decision = RULES.overrule(failure, event) or decision or RULES.decision("nothing-followed", event)
             decided[id(event)] = decision
+            if decision.answer == COUNTS and event.is_failure and event.kind != _STOP:
+                after.unsolved.add(_place(event, block))
             if decision.answer == COUNTS and (event.kind in ends or event.kind in EXCEPTIONS):
                 if event.kind in EXCEPTIONS and failure.fate != "uncaught" and after.ended is None:
                     waiting.append(event)
@@ -354,6 +404,14 @@ def judge(events: Sequence[Event], rank_of: RankOf) -> list[tuple[Event, Decisio
                 shared = RULES.decision("part-of-traceback", event, Grounds((block,)))
                 decided[id(event)] = replace(shared, answer=of_block.answer)
     return [(event, decided[id(event)]) for event in events if id(event) in decided]
+
+
+def _below(event: Event, block: Event | None, sources: Mapping[str, SourceInfo], after: _After) -> int:
+    """Return how many lines stand below a failure, its traceback and all later trouble of its source."""
+    info = sources.get(event.source)
+    lines = _lines_of(block) if block is not None else None
+    last = max(event.line if lines is None else lines[1], after.troubled.get(event.source, 0))
+    return max(0, info.lines - last) if info is not None else 0
 
 
 def _compare(events: Sequence[Event], waiting: Sequence[Event], decided: dict[int, Decision]) -> None:
