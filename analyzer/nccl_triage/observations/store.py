@@ -47,12 +47,15 @@ class SourceInfo:
     stopped: bool = False
     #: The last lines that are not blank, as they stand there, the last one at the end; none of a source like many others.
     last_lines: tuple[str, ...] = ()
+    #: The numbers of lines at which its first lines come again (``scan.openings``).
+    openings: tuple[int, ...] = ()
     #: What a tool report read beside the lines, until the observations take it over.
     recorder: RecorderTable | None = None
 
     def unread(self) -> SourceInfo:
         """Return what the path says of the input, without what was read."""
-        return replace(self, bytes=0, lines=0, problems=[], tail_cut=False, stopped=False, last_lines=(), recorder=None)
+        unread = replace(self, bytes=0, lines=0, problems=[], tail_cut=False, stopped=False)
+        return replace(unread, last_lines=(), openings=(), recorder=None)
 
 
 class Interruption(NamedTuple):
@@ -286,6 +289,7 @@ class Observations:
                     tail_cut=mine.tail_cut or info.tail_cut,
                     stopped=mine.stopped or info.stopped,
                     last_lines=info.last_lines or mine.last_lines,
+                    openings=mine.openings or info.openings,
                 )
         if other.notes:
             self.notes = list(dict.fromkeys([*self.notes, *other.notes]))

@@ -22,6 +22,7 @@ from nccl_triage.parsers.wrappers import PrefixReader
 from nccl_triage.scan.learned_shapes import AlikeSources, LearnedShapesByProfile
 from nccl_triage.scan.lines import SPEAKER_LINES, LineScan, TextLine
 from nccl_triage.scan.literals import RECORD_STARTS
+from nccl_triage.scan.openings import Openings
 from nccl_triage.scan.prefilter import Prefilter
 from nccl_triage.scan.preview import Note, Preview
 from nccl_triage.scan.sampling import BlockSampler, Coverage
@@ -70,6 +71,8 @@ class SourceScan:
         self._begun = self._skims = False
         self._first: list[str] = []
         self._last: deque[TextLine] = deque(maxlen=counters.LINES)
+        #: None behind the beginning of a source.
+        self._openings: Openings | None = Openings()
 
     def read(self, lines: Iterable[TextLine]) -> None:
         """Scan lines, in batches that may go on with the next ones."""
@@ -86,6 +89,7 @@ class SourceScan:
     def resume(self, first: Sequence[str]) -> None:
         """Start behind the beginning of a source, whose first lines are known."""
         self._begun = True
+        self._openings = None
         self._lines.profile = self._prefixes.sniff(first)
 
     def _flush(self, end: bool = False) -> None:
@@ -147,6 +151,7 @@ class SourceScan:
         """Scan the lines of a block of whole lines that no one may miss, and those that may be news."""
         self._flush()
         self._forget_preview()
+        self._openings = None
         if coverage is Coverage.WHOLE:
             self._keep_last(block, reader, counters.LINES)
         self._sampler.take(block, reader, coverage)
@@ -176,6 +181,8 @@ class SourceScan:
         """Scan one batch of lines; ``everything``: the source has no other lines, so it may be a paste."""
         self._last.extend(batch[-counters.LINES :])
         texts = [line.text for line in batch]
+        if self._openings is not None:
+            self._openings.read([line.number for line in batch], texts)
         self.preview_waiting(batch)
         self._forget_preview()
         if not self._begun:
@@ -219,6 +226,7 @@ class SourceScan:
         if at_end:
             self._add_counters()
             self._info.last_lines = () if self._skims else _ending(self._last)
+            self._info.openings = tuple(self._openings.found) if self._openings is not None else ()
         self._lines.alike.learn(self._lines.result, self._skims)
         self._tell_given_up()
         self._lines.result.add_source(self._info)

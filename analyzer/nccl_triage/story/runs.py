@@ -4,7 +4,8 @@ A run begins with a line that says so (a launcher's banner, a scheduler's header
 before it had worked or ended. It also begins with a process that was not seen before and that starts after the end of a
 job, with a process that starts a second time after exceptions ended all, and with the next job step of Slurm. An agent whose
 workers have all ended gives up at once or starts others without a word, so that a further step after its line is one of others. A
-log whose first lines come again word for word, with their times or steps, was written twice. A launcher that starts all
+log whose first lines come again word for word, with their times or steps, was written twice. First lines that come again
+but for their numbers are those of a program that was started again, whatever it is. A launcher that starts all
 processes again may give each attempt a folder. What is not certainly a boundary does not split. The rules are the table
 "runs" of ``rules/story``.
 
@@ -16,6 +17,7 @@ if between them something starts, or a task ends that had ended before.
 from __future__ import annotations
 
 import re
+from collections import deque
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
@@ -112,7 +114,7 @@ class _Beginning:
 
 
 RULES: Table[_Beginning] = Table("runs")
-RULES.by_name("opening-again", "next-job-step", "attempt-folders")
+RULES.by_name("opening-again", "first-lines-again", "next-job-step", "attempt-folders")
 
 
 @RULES.condition("launched-after-end")
@@ -161,9 +163,10 @@ def _new_process_after_end(beginning: _Beginning) -> Grounds | None:
     return None if known else by(beginning.seen.ended)
 
 
-def split(events: Sequence[Event], rank_of: RankOf) -> list[Part]:
+def split(events: Sequence[Event], rank_of: RankOf, sources: Mapping[str, SourceInfo]) -> list[Part]:
     """Return the runs that events hold, each with at least one event; the order of the events must be certain."""
     parts = [Part()]
+    openings = _Openings(events, sources)
     seen = _Seen()
     # A line that says how a command failed also names the command.
     failed = {(event.source, event.line) for event in events if event.is_failure}
@@ -176,6 +179,8 @@ def split(events: Sequence[Event], rank_of: RankOf) -> list[Part]:
             begins = RULES.decide(_Beginning(event, process, seen), event, event.kind)
         if begins is None and id(event) in again:
             begins = RULES.decision("opening-again", event, again[id(event)])
+        if (line := openings.passed(event)) is not None and begins is None and openings.is_apart(line, seen):
+            begins = RULES.decision("first-lines-again", event, Grounds((), {"line": line}))
         if begins is None and id(event) in steps:
             begins = RULES.decision("next-job-step", event, steps[id(event)])
         if parts[-1].events and begins is not None:
@@ -184,11 +189,34 @@ def split(events: Sequence[Event], rank_of: RankOf) -> list[Part]:
             if not parts[-2].events:
                 del parts[-2]
             seen = _Seen()
+            openings.begun = event.line
         parts[-1].events.append(event)
         seen.note(event, process)
     for part in parts:
         part.events += part.report
     return parts
+
+
+class _Openings:
+    """The lines of a single source at which its first lines come again; several sources tell runs apart by themselves."""
+
+    def __init__(self, events: Sequence[Event], sources: Mapping[str, SourceInfo]) -> None:
+        self._source = events[0].source if events else ""
+        alone = all(event.source == self._source for event in events) and self._source in sources
+        self._lines = deque(sources[self._source].openings if alone else ())
+        #: The line with which the run began.
+        self.begun = 0
+
+    def passed(self, event: Event) -> int | None:
+        """Return the last such line up to an event, None if there is no new one."""
+        line = None
+        while self._lines and self._lines[0] <= event.line:
+            line = self._lines.popleft()
+        return line
+
+    def is_apart(self, line: int, seen: _Seen) -> bool:
+        """Tell whether an opening is not that of another rank, whose first lines come before any work."""
+        return seen.worked is not None or line - self.begun >= RULES.limits["apart"]
 
 
 def of_attempts(events: Sequence[Event], sources: Mapping[str, SourceInfo]) -> list[Part]:
