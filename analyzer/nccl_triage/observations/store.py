@@ -47,7 +47,7 @@ class SourceInfo:
     stopped: bool = False
     #: The last lines that are not blank, as they stand there, the last one at the end; none of a source like many others.
     last_lines: tuple[str, ...] = ()
-    #: The numbers of lines at which its first lines come again (``scan.openings``).
+    #: The line that completes its opening, and those at which the opening comes again (``scan.openings``); else nothing.
     openings: tuple[int, ...] = ()
     #: What a tool report read beside the lines, until the observations take it over.
     recorder: RecorderTable | None = None

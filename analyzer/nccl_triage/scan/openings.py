@@ -54,6 +54,10 @@ class Openings:
         self._left -= sum(map(len, texts))
         self._done = self._left <= 0 or len(self.found) >= KEPT
 
+    def result(self) -> tuple[int, ...]:
+        """Return the line with which the opening is complete and those at which it comes again; nothing if it never does."""
+        return (self._behind, *self.found) if self.found else ()
+
     def _learn(self, numbers: Sequence[int], texts: Sequence[str]) -> None:
         """Learn the opening from the first lines."""
         for number, text in zip(numbers[:HEAD], texts, strict=False):

@@ -226,7 +226,7 @@ class SourceScan:
         if at_end:
             self._add_counters()
             self._info.last_lines = () if self._skims else _ending(self._last)
-            self._info.openings = tuple(self._openings.found) if self._openings is not None else ()
+            self._info.openings = self._openings.result() if self._openings is not None else ()
         self._lines.alike.learn(self._lines.result, self._skims)
         self._tell_given_up()
         self._lines.result.add_source(self._info)

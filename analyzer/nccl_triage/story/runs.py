@@ -203,7 +203,10 @@ class _Openings:
     def __init__(self, events: Sequence[Event], sources: Mapping[str, SourceInfo]) -> None:
         self._source = events[0].source if events else ""
         alone = all(event.source == self._source for event in events) and self._source in sources
-        self._lines = deque(sources[self._source].openings if alone else ())
+        behind, *lines = sources[self._source].openings if alone and sources[self._source].openings else (0,)
+        # A log that begins with trouble was cut there: ranks that fail alike print the same.
+        begins_well = not any(event.is_failure and event.line <= behind for event in events)
+        self._lines = deque(lines if begins_well else ())
         #: The line with which the run began.
         self.begun = 0
 
