@@ -11,7 +11,7 @@ from functools import partial
 from multiprocessing import get_context
 from pathlib import Path
 
-from corpus.relations import collectors, transport
+from corpus.relations import around, collectors, transport  # noqa: F401
 from corpus.relations.table import RELATIONS, Relation
 from corpus.relations.world import Answer, Run, diagnose, read
 

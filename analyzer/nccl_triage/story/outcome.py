@@ -245,6 +245,14 @@ def _failed_before_stop(end: _End) -> Grounds | None:
     return by(end.bad[0], faults[0], *_listed(end.stop)) if faults else None
 
 
+@RULES.condition("failed-before-work")
+def _failed_before_work(end: _End) -> Grounds | None:
+    kinds = RULES.kinds["failed-before-work"]
+    fault = next((event for event in end.before_stop if event.kind in kinds and not is_launcher(event)), None)
+    # Connections also break because a job is stopped, but only those of a job that had come up.
+    return None if fault is None or end.worked else by(fault, *_listed(end.stop))
+
+
 @RULES.condition("stalled-before-stop")
 def _stalled_before_stop(end: _End) -> Grounds | None:
     found = before_stop.stalled(end.view, end.stops, RULES.limits)
