@@ -1,4 +1,4 @@
-"""What is put around a log: closing words, ends that schedulers report, harmless trouble, another start of the program.
+"""What is put around a log: closing words, ends that schedulers report, and harmless trouble.
 
 None of it changes what happened to the job. The words are drawn by the name of the run, in many wordings and both
 languages, so that no rule can be fitted to one of them.
@@ -32,8 +32,7 @@ EXITED = (
     "srun: error: node014: task 0: Exited with exit code 1\n",
     "\nSender: LSF System <lsfadmin@node014>\nSubject: Job 4412907: <train> in cluster <gpu> Exited\n\n"
     "Exited with exit code 1.\n\nThe output (if any) is above this job summary.\n",
-    "Exit_status=1\n", " Exit Status      = 1\n", "\t(1) Normal termination (return value 1)\n",
-    "flux-job: task(s) exited with exit code 1\n", "the job script failed with exit status 1\n", "train.sh: process ended with code 1\n",
+    "Exit_status=1\n", " Exit Status      = 1\n",     "flux-job: task(s) exited with exit code 1\n", "the job script failed with exit status 1\n", "train.sh: process ended with code 1\n",
 )  # fmt: skip
 #: Trouble in the set-up that a program survives.
 HARMLESS = (
@@ -47,12 +46,8 @@ HARMLESS = (
 )
 #: What a server prints while it has nothing to do.
 IDLE = "INFO 03-03 04:12:55 [loggers.py:118] Engine 000: Avg prompt throughput: 0.0 tokens/s, Avg generation throughput: 0.0 tokens/s, Running: 0 reqs, Waiting: 0 reqs, GPU KV cache usage: 0.0%, Prefix cache hit rate: 0.0%\n"  # fmt: skip
-#: The end of an attempt that an exception ended.
-CRASH = "Traceback (most recent call last):\n  File \"/opt/app/main.py\", line 12, in <module>\n    main()\nKeyError: 'lr'\n"
 #: Line of a log after which trouble of its set-up is put.
 EARLY = 4
-#: Share of a log that an earlier start of its program printed before it crashed.
-BEFORE = 0.3
 
 
 def _keeps(expected: Answer, answer: Answer) -> bool:
@@ -107,14 +102,3 @@ def _harmless(run: Run, runs: Sequence[Run], chance: random.Random) -> Iterator[
     if _is_known(run) and len(lines) > EARLY:
         words = chance.choice(HARMLESS)
         yield {"log": "".join([*lines[:EARLY], words, *lines[EARLY:]])}, lambda answer: _keeps(run.answer, answer)
-
-
-@relation(
-    "prepend a start of the same program that crashed, without a banner",
-    "First lines that begin with a time or a rank are not recognised when they come again.",
-)
-def _crashed_before(run: Run, runs: Sequence[Run], chance: random.Random) -> Iterator[Trial]:
-    lines = run.text.splitlines(keepends=True)
-    end = min(int(len(lines) * BEFORE), run.first_fault - 1 if run.first_fault is not None else len(lines))
-    if _is_known(run) and end > EARLY:
-        yield {"log": "".join([*lines[:end], CRASH, *lines])}, lambda answer: _keeps(run.answer, answer)

@@ -21,7 +21,7 @@ MOST, KEPT = 16 << 20, 400
 #: Characters of a line that are compared; letters that it must have.
 WIDTH, LETTERS = 80, 6
 #: What differs between two starts of a program: numbers, hexadecimal ids, and what holds a digit.
-_VARIES = lazily(r"\S*\d\S*")
+_VARIES = lazily(r"(?<!\S)[^\s\d]*\d\S*")
 _LETTER = lazily(r"[^\W\d_]")
 
 

@@ -138,9 +138,10 @@ def _run(
         item for scope in whole.scopes() for item in survived_failures.judge(scope, whole.rank, observations.sources)
     ]
     view, outcome = _ended(whole, judged, ways)
-    again = survived_failures.without_output(judged) if outcome.state in ("failed", "hung") else judged
+    at_work = outcome.is_well or outcome.state == "stopped"
+    again = judged if at_work else survived_failures.without_output(judged)
     if again != judged:
-        # The run ended badly, whatever it went on to print: what it had said before may be why.
+        # The run did not end well, whatever it went on to print: what it had said before may be why.
         judged = again
         view, outcome = _ended(whole, judged, ways)
     late = before_stop.late_stops(view, outcome.decision) if outcome.was_before_stop else []
