@@ -79,7 +79,7 @@ _HARMLESS = (
                      "'/cache/index.json'\nno cached index, building it anew\n"),
 )  # fmt: skip
 #: Line of a log after which harmless trouble is put: it stands in the set-up.
-_EARLY = 4
+EARLY = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,7 +108,7 @@ class Composition:
 
     @property
     def _place(self) -> int:
-        return _EARLY if self.where == "early" else 0
+        return EARLY if self.where == "early" else 0
 
 
 def _whole(text: str) -> str:

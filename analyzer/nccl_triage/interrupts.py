@@ -25,8 +25,6 @@ _BASE = 128
 
 #: The signal that came while ``listen`` was in force.
 _early: int | None = None
-#: The signal that was raised last: a callback from C code may swallow what is raised in it.
-_raised: int | None = None
 
 
 class Ended(KeyboardInterrupt):
@@ -56,8 +54,8 @@ def _set(handler: object) -> None:
 
 def listen() -> None:
     """Remember the first signal; the second ends the process at once, with a sentence on stderr."""
-    global _early, _raised
-    _early = _raised = None
+    global _early
+    _early = None
     sys.unraisablehook = _unraisable
     _set(_remember)
 
@@ -131,15 +129,7 @@ def _raise(number: int, frame: object) -> None:
     start = getattr(sys.modules.get("orjson"), "__spec__", None)
     if getattr(start, "_initializing", False):
         _leave(number, frame)
-    global _raised
-    _raised = number
     raise Ended(number)
-
-
-def check() -> None:
-    """Raise ``Ended`` again where one was swallowed; called by loops that wait, and never while the program ends."""
-    if _raised is not None and signal.getsignal(_raised) is _raise:
-        raise Ended(_raised)
 
 
 def _unraisable(problem: sys.UnraisableHookArgs) -> None:

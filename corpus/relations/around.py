@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterator, Sequence
+from typing import Literal
 
+from corpus.compositions import EARLY, Composition
 from corpus.relations.table import Trial, relation
 from corpus.relations.world import Answer, Run
 
@@ -32,7 +34,7 @@ EXITED = (
     "srun: error: node014: task 0: Exited with exit code 1\n",
     "\nSender: LSF System <lsfadmin@node014>\nSubject: Job 4412907: <train> in cluster <gpu> Exited\n\n"
     "Exited with exit code 1.\n\nThe output (if any) is above this job summary.\n",
-    "Exit_status=1\n", " Exit Status      = 1\n",     "flux-job: task(s) exited with exit code 1\n", "the job script failed with exit status 1\n", "train.sh: process ended with code 1\n",
+    "Exit_status=1\n", " Exit Status      = 1\n", "flux-job: task(s) exited with exit code 1\n", "the job script failed with exit status 1\n", "train.sh: process ended with code 1\n",
 )  # fmt: skip
 #: Trouble in the set-up that a program survives.
 HARMLESS = (
@@ -46,8 +48,6 @@ HARMLESS = (
 )
 #: What a server prints while it has nothing to do.
 IDLE = "INFO 03-03 04:12:55 [loggers.py:118] Engine 000: Avg prompt throughput: 0.0 tokens/s, Avg generation throughput: 0.0 tokens/s, Running: 0 reqs, Waiting: 0 reqs, GPU KV cache usage: 0.0%, Prefix cache hit rate: 0.0%\n"  # fmt: skip
-#: Line of a log after which trouble of its set-up is put.
-EARLY = 4
 
 
 def _keeps(expected: Answer, answer: Answer) -> bool:
@@ -57,9 +57,9 @@ def _keeps(expected: Answer, answer: Answer) -> bool:
     return answer.culprit is None or expected.culprit is None or answer.culprit == expected.culprit
 
 
-def _below(run: Run, words: str) -> Trial:
-    text = run.text if run.text.endswith("\n") else run.text + "\n"
-    return {"log": text + words}, lambda answer: _keeps(run.answer, answer)
+def _around(run: Run, words: str, where: Literal["below", "early"]) -> Trial:
+    composed = Composition("", words, where, {}).make(run.text)
+    return {"log": composed}, lambda answer: _keeps(run.answer, answer)
 
 
 def _is_known(run: Run) -> bool:
@@ -69,7 +69,7 @@ def _is_known(run: Run) -> bool:
 @relation("append a script's closing words")
 def _closing(run: Run, runs: Sequence[Run], chance: random.Random) -> Iterator[Trial]:
     if _is_known(run):
-        yield _below(run, chance.choice(CLOSING))
+        yield _around(run, chance.choice(CLOSING), "below")
 
 
 @relation(
@@ -78,19 +78,19 @@ def _closing(run: Run, runs: Sequence[Run], chance: random.Random) -> Iterator[T
 )
 def _stopped(run: Run, runs: Sequence[Run], chance: random.Random) -> Iterator[Trial]:
     if run.answer.verdict == "diagnosed" and run.case.cause != "job-preempted":
-        yield _below(run, chance.choice(STOPPED))
+        yield _around(run, chance.choice(STOPPED), "below")
 
 
 @relation("append the report of its exit to a failed run")
 def _exited(run: Run, runs: Sequence[Run], chance: random.Random) -> Iterator[Trial]:
     if run.answer.verdict == "diagnosed" and run.case.cause != "job-preempted":
-        yield _below(run, chance.choice(EXITED))
+        yield _around(run, chance.choice(EXITED), "below")
 
 
 @relation("append idle statistics of a server to a failed run")
 def _idle(run: Run, runs: Sequence[Run], chance: random.Random) -> Iterator[Trial]:
     if run.answer.verdict == "diagnosed":
-        yield _below(run, IDLE * chance.randrange(1, 30))
+        yield _around(run, IDLE * chance.randrange(1, 30), "below")
 
 
 @relation(
@@ -98,7 +98,5 @@ def _idle(run: Run, runs: Sequence[Run], chance: random.Random) -> Iterator[Tria
     "A short log of a failed run shows nothing between the first trouble and the end, so that the first one may be why.",
 )
 def _harmless(run: Run, runs: Sequence[Run], chance: random.Random) -> Iterator[Trial]:
-    lines = run.text.splitlines(keepends=True)
-    if _is_known(run) and len(lines) > EARLY:
-        words = chance.choice(HARMLESS)
-        yield {"log": "".join([*lines[:EARLY], words, *lines[EARLY:]])}, lambda answer: _keeps(run.answer, answer)
+    if _is_known(run) and len(run.lines) > EARLY:
+        yield _around(run, chance.choice(HARMLESS), "early")

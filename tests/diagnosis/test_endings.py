@@ -272,4 +272,5 @@ def test_a_host_that_is_stopped_last_fails_because_of_the_first(tmp_path: Path, 
     (tmp_path / "a.log").write_text(steps() + TOLD_TO_STOP.format(minute="01"), "utf-8")
     (tmp_path / "b.log").write_text(steps() + GAVE_CODE.format(code=1) + TOLD_TO_STOP.format(minute="03"), "utf-8")
     assert not diagnose(tmp_path, rules=rules).case.story.outcome.was_before_stop
-    assert diagnose(tmp_path / "b.log", rules=rules).case.story.outcome.state == "failed"
+    outcome = diagnose(tmp_path / "b.log", rules=rules).case.story.outcome
+    assert outcome.decision.rule == "outcome.failed-before-stop"

@@ -38,21 +38,22 @@ class Openings:
         self._behind = 0
         #: Lines of the opening that were met last: the place in the opening, and the number of the line.
         self._met: list[tuple[int, int]] = []
-        self._done = False
+        #: Whether no further line can tell more.
+        self.done = False
 
     def read(self, numbers: Sequence[int], texts: Sequence[str]) -> None:
         """Take the next lines of the source."""
-        if self._done:
+        if self.done:
             return
         if not self._opening:
             self._learn(numbers, texts)
-            if self._done:
+            if self.done:
                 return
         for number, text in zip(numbers, texts, strict=True):
             if text.startswith(self._starts) and number > self._behind:
                 self._meet(number, _template(text))
         self._left -= sum(map(len, texts))
-        self._done = self._left <= 0 or len(self.found) >= KEPT
+        self.done = self._left <= 0 or len(self.found) >= KEPT
 
     def result(self) -> tuple[int, ...]:
         """Return the line with which the opening is complete and those at which it comes again; nothing if it never does."""
@@ -71,7 +72,7 @@ class Openings:
         # What comes before the first digit is the same each time; a line that begins with one is not looked for.
         starts = {template.partition("\0")[0][:WIDTH] for template in self._opening}
         self._starts = tuple(sorted(start for start in starts if len(start) >= LETTERS))
-        self._done = len(self._opening) < ENOUGH or len(self._starts) < ENOUGH
+        self.done = len(self._opening) < ENOUGH or len(self._starts) < ENOUGH
 
     def _meet(self, number: int, template: str) -> None:
         if template not in self._opening:

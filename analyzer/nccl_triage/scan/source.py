@@ -181,7 +181,7 @@ class SourceScan:
         """Scan one batch of lines; ``everything``: the source has no other lines, so it may be a paste."""
         self._last.extend(batch[-counters.LINES :])
         texts = [line.text for line in batch]
-        if self._openings is not None:
+        if self._openings is not None and not self._openings.done:
             self._openings.read([line.number for line in batch], texts)
         self.preview_waiting(batch)
         self._forget_preview()

@@ -11,7 +11,7 @@ from itertools import pairwise
 from nccl_triage.observations.event import Event
 from nccl_triage.parsers.times import from_stamp, has_year
 from nccl_triage.story.decisions import Decision, Grounds
-from nccl_triage.story.exits import exits_of, stops_job
+from nccl_triage.story.exits import exits_of
 from nccl_triage.story.survived_failures import ADVANCES
 from nccl_triage.story.survived_failures import RULES as SURVIVAL
 from nccl_triage.story.view import View
@@ -24,15 +24,14 @@ _STOPS = ("job.cancelled", "process.signalled")
 
 def is_stop(event: Event) -> bool:
     """Tell whether a line says that the job or one of its processes was told to stop."""
-    return event.kind in _STOPS or stops_job(event)
+    return event.kind in _STOPS
 
 
 def stops_of(view: View) -> dict[str, Event]:
     """Return the first line of each source that says that the job or a process was told to stop."""
     found: dict[str, Event] = {}
-    for event in view.events:
-        if event.source not in found and is_stop(event):
-            found[event.source] = event
+    for event in view.of(*_STOPS):
+        found.setdefault(event.source, event)
     return found
 
 

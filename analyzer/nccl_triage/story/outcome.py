@@ -123,7 +123,7 @@ class _End:
         return next((event for event in self.bad if exits.stops_job(event)), None)
 
     @cached_property
-    def before_stop(self) -> list[Event]:
+    def bad_before_stop(self) -> list[Event]:
         """The failures that certainly came before the stop."""
         if self.stop is None or not self.view.order_known:
             return []
@@ -234,21 +234,22 @@ def _said_after_failures(end: _End) -> Grounds | None:
 
 @RULES.condition("waited-before-stop")
 def _waited_before_stop(end: _End) -> Grounds | None:
-    waited = end.stop is not None and any(_is_wait(event) for event in end.before_stop[:1])
+    waited = end.stop is not None and any(_is_wait(event) for event in end.bad_before_stop[:1])
     return by(end.bad[0], *_listed(end.stop)) if waited else None
 
 
 @RULES.condition("failed-before-stop")
 def _failed_before_stop(end: _End) -> Grounds | None:
-    faults = [event for event in end.before_stop if _is_fault(event)]
-    faults += before_stop.failed_exits(end.view, end.stops)
-    return by(end.bad[0], faults[0], *_listed(end.stop)) if faults else None
+    fault = next(filter(_is_fault, end.bad_before_stop), None)
+    if fault is None:
+        fault = next(iter(before_stop.failed_exits(end.view, end.stops)), None)
+    return None if fault is None else by(end.bad[0], fault, *_listed(end.stop))
 
 
 @RULES.condition("failed-before-work")
 def _failed_before_work(end: _End) -> Grounds | None:
     kinds = RULES.kinds["failed-before-work"]
-    fault = next((event for event in end.before_stop if event.kind in kinds and not is_launcher(event)), None)
+    fault = next((event for event in end.bad_before_stop if event.kind in kinds and not is_launcher(event)), None)
     # Connections also break because a job is stopped, but only those of a job that had come up.
     return None if fault is None or end.worked else by(fault, *_listed(end.stop))
 

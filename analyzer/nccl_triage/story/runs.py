@@ -201,12 +201,13 @@ class _Openings:
     """The lines of a single source at which its first lines come again; several sources tell runs apart by themselves."""
 
     def __init__(self, events: Sequence[Event], sources: Mapping[str, SourceInfo]) -> None:
-        self._source = events[0].source if events else ""
-        alone = all(event.source == self._source for event in events) and self._source in sources
-        behind, *lines = sources[self._source].openings if alone and sources[self._source].openings else (0,)
-        # A log that begins with trouble was cut there: ranks that fail alike print the same.
-        begins_well = not any(event.is_failure and event.line <= behind for event in events)
-        self._lines = deque(lines if begins_well else ())
+        self._lines: deque[int] = deque()
+        info = sources.get(events[0].source) if events else None
+        if info is not None and info.openings and all(event.source == info.path for event in events):
+            behind, *lines = info.openings
+            # A log that begins with trouble was cut there: ranks that fail alike print the same.
+            if not any(event.is_failure and event.line <= behind for event in events):
+                self._lines.extend(lines)
         #: The line with which the run began.
         self.begun = 0
 

@@ -113,6 +113,10 @@ class _After:
         own = _place(event, block)
         return next((end for place, end in reversed(self.ends.items()) if place != own), None)
 
+    def unsolved_beside(self, event: Event, block: Event | None) -> bool:
+        """Tell whether a failure other than this event itself counts after it."""
+        return len(self.unsolved) > (_place(event, block) in self.unsolved)
+
     def raised_again(self, process: Hashable, event: Event, block: Event | None) -> int:
         """Return how often a process raised the same exception after this one."""
         raised = self.raised.get((process, _words(event)), set())
@@ -269,18 +273,18 @@ def _output_went_on(failure: _Failure) -> Grounds | None:
     # The lines of other processes may follow those of a dead one.
     if failure.fate == "uncaught" or failure.process is not None or failure.event.kind in RULES.kinds["end-of-process"]:
         return None
-    if failure.after.unsolved - {_place(failure.event, failure.block)} or not _only_stops(failure):
+    if failure.after.unsolved_beside(failure.event, failure.block) or not _only_stops(failure):
         return None
-    if _RETRIES.search(failure.event.text) is not None:
-        return Grounds((), {"below": failure.below}) if failure.below >= 1 else None
-    return Grounds((), {"below": failure.below}) if failure.below >= RULES.limits["ordinary"] else None
+    enough = RULES.limits["ordinary"] if _RETRIES.search(failure.event.text) is None else 1
+    return Grounds((), {"below": failure.below}) if failure.below >= enough else None
 
 
 def _only_stops(failure: _Failure) -> bool:
     """Tell whether nothing ends after a failure, or only a job that was at work until somebody stopped it."""
-    own = _place(failure.event, failure.block)
-    later = [end for place, end in failure.after.ends.items() if place != own]
-    return not later or (failure.after.progressed and all(end.kind == _STOP for end in later))
+    after, own = failure.after, _place(failure.event, failure.block)
+    if after.ended_beside(failure.event, failure.block) is None:
+        return True
+    return after.progressed and all(end.kind == _STOP or place == own for place, end in after.ends.items())
 
 
 def _was_logged(failure: _Failure) -> bool:

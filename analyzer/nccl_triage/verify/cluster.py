@@ -7,7 +7,6 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from nccl_triage import interrupts
 from nccl_triage.errors import UsageError
 from nccl_triage.verify.collective_run import HostPlace
 from nccl_triage.verify.launchers import AgentLink, Launcher
@@ -56,7 +55,6 @@ class Cluster:
 
     def receive(self, timeout: float) -> list[tuple[int, dict[str, Any]]]:
         """Return (place, answer) pairs, waiting at most ``timeout`` seconds for the first."""
-        interrupts.check()
         found, self._waiting = self._waiting, []
         if found:
             return found
