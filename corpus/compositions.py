@@ -11,8 +11,10 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Literal
 
-from nccl_triage.learned.ending import CUT, FAILED, STOPPED, WELL
+from nccl_triage.learned.ending import CUT, FAILED, FINISHED, RUNNING, STOPPED
 
+#: The outcome of a run that finished or goes on, where its label does not say which.
+WELL = "well"
 _CLOSING = (
     ("closing-words", "Training completed!\n"),
     ("closing-words-zh", "训练完成！\n"),
@@ -119,16 +121,21 @@ def _same(*outcomes: str) -> dict[str, str]:
     return {outcome: outcome for outcome in outcomes}
 
 
+#: What closing words of a shell leave as it is: whether a job that was at work finished, they do not know.
+_FINISHES = _same(FINISHED, WELL, FAILED, STOPPED) | {RUNNING: WELL}
 COMPOSITIONS = (
-    *(Composition(name, words, "below", _same(WELL, FAILED, STOPPED)) for name, words in _CLOSING),
+    *(Composition(name, words, "below", _FINISHES) for name, words in _CLOSING),
     Composition("time-limit", _TIME_LIMIT, "below", _same(FAILED)),
     Composition("cancelled", _CANCELLED, "below", _same(FAILED)),
     Composition("task-failed", _TASK_FAILED, "below", _same(FAILED)),
     Composition("lsf-exited", _LSF_FAILED, "below", _same(FAILED)),
-    Composition("lsf-done", _LSF_DONE, "below", _same(WELL)),
-    Composition("earlier-attempt", _EARLIER, "above", _same(WELL, FAILED, STOPPED)),
-    Composition("later-attempt", _LATER, "below", {WELL: FAILED}, keeps_cause=False),
-    *(Composition(name, words, "early", _same(WELL, FAILED, STOPPED, CUT)) for name, words in _HARMLESS),
+    Composition("lsf-done", _LSF_DONE, "below", dict.fromkeys((FINISHED, RUNNING, WELL), FINISHED)),
+    Composition("earlier-attempt", _EARLIER, "above", _same(FINISHED, RUNNING, WELL, FAILED, STOPPED)),
+    Composition("later-attempt", _LATER, "below", dict.fromkeys((FINISHED, RUNNING, WELL), FAILED), keeps_cause=False),
+    *(
+        Composition(name, words, "early", _same(FINISHED, RUNNING, WELL, FAILED, STOPPED, CUT))
+        for name, words in _HARMLESS
+    ),
 )
 
 

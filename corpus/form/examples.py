@@ -10,6 +10,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from corpus import compositions
+from corpus.compositions import WELL
 from nccl_triage.diagnosis.verdict import case_of
 from nccl_triage.engine import load
 from nccl_triage.errors import InputError
@@ -18,7 +19,7 @@ from nccl_triage.evaluation.ablation import scan_case
 from nccl_triage.evaluation.cases import LabelledCase
 from nccl_triage.ingest.layouts import LayoutReader
 from nccl_triage.learned import ending, telling
-from nccl_triage.learned.ending import CUT, FAILED, NONE, STOPPED, WELL
+from nccl_triage.learned.ending import CUT, FAILED, FINISHED, NONE, RUNNING, STOPPED
 from nccl_triage.observations.store import SourceInfo
 from nccl_triage.scan.scanner import Scanner
 from nccl_triage.story.story import Run
@@ -28,7 +29,8 @@ _RULES = load.load()
 _SCANNER = Scanner(_RULES)
 #: Outcome of a label -> class of the model.
 _CLASSES = {
-    "finished": WELL, "running": WELL, "failed": FAILED, "hung": FAILED, "stopped": STOPPED, "cut": CUT, "none": NONE,
+    "finished": FINISHED, "running": RUNNING, "failed": FAILED, "hung": FAILED, "stopped": STOPPED, "cut": CUT,
+    "none": NONE,
 }  # fmt: skip
 #: The class of a case whose label names no outcome; a failure of any other cause failed. Of what nobody can know, the
 #: log ends before the job does, or is of none.
@@ -160,7 +162,7 @@ def _example(log: Wanted, path: Path, composition: str | None, outcome: str, lin
         composition=composition,
         outcome=outcome,
         ending=frozenset(ending.features(run.printed, sources, run is story.runs[-1])),
-        lines=_lines(case, run, sources) if line is not None and outcome != WELL else (),
+        lines=_lines(case, run, sources) if line is not None and outcome not in (WELL, *ending.WELL) else (),
         ends=not (log.excerpt and log.case.cause == "unknown"),
     )
     return made, run

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from corpus import compositions
-from corpus.compositions import COMPOSITIONS, Composition
-from nccl_triage.learned.ending import FAILED, NONE, WELL
+from corpus.compositions import COMPOSITIONS, WELL, Composition
+from nccl_triage.learned.ending import FAILED, FINISHED, NONE, RUNNING
 
 LOG = "".join(f"line {n}\n" for n in range(1, 9)) + "the last one without an end"
 
@@ -26,5 +26,10 @@ def test_names_are_unique_and_every_outcome_is_composed() -> None:
 
 
 def test_a_later_attempt_that_fails_makes_a_good_run_a_failure() -> None:
-    later = [(way, then) for way, _, then in compositions.of(LOG, WELL) if then != WELL]
+    later = [(way, then) for way, _, then in compositions.of(LOG, FINISHED) if then != FINISHED]
     assert [(way.name, way.keeps_cause, then) for way, then in later] == [("later-attempt", False, FAILED)]
+
+
+def test_closing_words_of_a_shell_do_not_say_whether_the_job_finished() -> None:
+    found = {way.name: then for way, _, then in compositions.of(LOG, RUNNING)}
+    assert found["closing-words"] == WELL and found["lsf-done"] == FINISHED and found["warned-early"] == RUNNING

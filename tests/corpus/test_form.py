@@ -7,12 +7,13 @@ from pathlib import Path
 import orjson
 import pytest
 
+from corpus.compositions import WELL
 from corpus.form import examples, rebuild, train
 from corpus.form.examples import SET_UP, Example
 from corpus.wild.manifest import known_causes, split_of
 from corpus.wild.schema import OUTCOMES
 from nccl_triage.evaluation.cases import LabelledCase
-from nccl_triage.learned.ending import CUT, FAILED, LABELS, NONE, STOPPED, WELL
+from nccl_triage.learned.ending import CUT, FAILED, FINISHED, LABELS, NONE, RUNNING, STOPPED
 from nccl_triage.learned.form import to_json
 
 STEPS = "".join(f"step {n}/50 loss 2.{n}\n" for n in range(1, 4))
@@ -28,7 +29,9 @@ def case(folder: Path, text: str, **label: object) -> LabelledCase:
 
 
 def test_classes_follow_the_label(tmp_path: Path) -> None:
-    assert examples.outcome_of(case(tmp_path, "x", outcome="running")) == WELL
+    assert examples.outcome_of(case(tmp_path, "x", outcome="running")) == RUNNING
+    assert examples.outcome_of(case(tmp_path, "x", outcome="finished")) == FINISHED
+    assert examples.outcome_of(case(tmp_path, "x", cause="healthy")) == WELL
     assert examples.outcome_of(case(tmp_path, "x", outcome="hung", cause="straggler")) == FAILED
     assert examples.outcome_of(case(tmp_path, "x", cause="job-preempted")) == STOPPED
     assert examples.outcome_of(case(tmp_path, "x", cause="unknown")) == CUT
@@ -76,9 +79,18 @@ EXAMPLES = [
 
 def test_features_of_few_groups_are_not_learnt_and_labels_keep_their_order() -> None:
     model = train.ending_of(EXAMPLES)
-    assert model.labels == tuple(label for label in LABELS if label in (WELL, FAILED, CUT))
+    assert model.labels == tuple(label for label in LABELS if label in (FINISHED, RUNNING, FAILED, CUT))
     assert set(model.weights) == {"w:saved", "k:exception", "k:setup"}
     assert max(model.probabilities(["k:exception"]), key=model.probabilities(["k:exception"]).__getitem__) == FAILED
+
+
+def test_runs_that_were_well_count_as_finished_and_as_running() -> None:
+    model = train.ending_of(EXAMPLES)
+    found = model.probabilities(["w:saved"])
+    assert found[FINISHED] > found[RUNNING] > max(found[FAILED], found[CUT])
+    rows, groups = train.ending_rows([made(1, WELL, "w:saved"), made(2, FAILED, "k:exception")])
+    assert [label for _, label, _ in rows] == [FINISHED, RUNNING, FAILED] and len(groups) == 3
+    assert sum(weight for _, label, weight in rows if label != FAILED) == pytest.approx(1.0)
 
 
 def test_no_model_judges_a_group_that_it_saw(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -41,7 +41,7 @@ EQUAL_AND_BAD = {
     "nccl.sock_pollconnect_errno": "two errors, of which each is one",
     "nccl.sock_retrying": "the last of the retries that are allowed",
     "nccl.sym_space_exhausted": "it compares nothing: other buffers fill the space",
-    "pbs.limit": "a job was killed, whatever the numbers say",
+    "pbs.memory_limit": "a job was killed, whatever the numbers say",
     "ray.oom_kill_reason": "a process was killed, whatever the numbers say",
     "ray.oom_memory_detail": "a process was killed, whatever the numbers say",
     "slurm.mem_limit": "a process was killed, whatever the numbers say",

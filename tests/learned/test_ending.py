@@ -7,7 +7,7 @@ import pytest
 from nccl_triage.diagnosis.case import Case
 from nccl_triage.engine.schema import RuleSet
 from nccl_triage.learned import describe, ending, form
-from nccl_triage.learned.ending import FAILED, STOPPED, WELL
+from nccl_triage.learned.ending import FAILED, FINISHED, RUNNING, STOPPED, WELL
 from tests.scan_helpers import scan_text
 
 STEPS = "".join(f"step {n}/50 loss 2.{n}\n" for n in range(1, 4))
@@ -47,7 +47,8 @@ def test_of_a_run_with_another_one_behind_it_the_end_of_the_source_says_nothing(
 @pytest.mark.parametrize(
     ("text", "label"),
     [
-        ("reading the rows\n40 of 40 rows are done\nmean accuracy 0.91\ntotal time 8 s\nsaved to out.csv\n", WELL),
+        ("reading the rows\n40 of 40 rows are done\nmean accuracy 0.91\ntotal time 8 s\nsaved to out.csv\n", FINISHED),
+        ("".join(f"Epoch: [1][{n}/400] loss {3 - n / 100:.2f}\n" for n in range(40)), RUNNING),
         (STEPS + 'Traceback (most recent call last):\n  File "a.py", line 1, in f\nValueError: bent\n', FAILED),
         (
             STEPS + "slurmstepd: error: *** JOB 7 ON n1 CANCELLED AT 2026-03-01T18:50:00 DUE TO TIME LIMIT ***\n",
@@ -60,9 +61,10 @@ def test_the_shipped_model_tells_ends_apart(text: str, label: str, rules: RuleSe
     assert model is not None
     found = ending.judge(model, features_of(text, rules))
     assert found.likeliest == label
-    assert found.reasons and found.probabilities[label] > 0.6
+    assert found.reasons(label) and found.probabilities[label] > 0.5
     assert abs(sum(found.probabilities.values()) - 1) < 1e-9
-    assert found.worst != WELL
+    assert found.worst not in WELL and found.best in WELL
+    assert found.well == pytest.approx(found.probabilities[FINISHED] + found.probabilities[RUNNING])
 
 
 def test_every_feature_that_was_learnt_has_words() -> None:

@@ -15,6 +15,7 @@ ENGINE = "INFO 06-02 20:18:27 core.py:159] init engine (profile, create kv cache
 WAITS = "INFO 05-19 09:42:12 [shm_broadcast.py:466] No available shared memory broadcast block found in 60 seconds.\n"
 LEAVES = "[rank0]:[W1206 18:44:12.715298746 ProcessGroupNCCL.cpp:1250] Warning: WARNING: destroy_process_group() was not called before program exit, which can leak resources.\n"  # fmt: skip
 BROKEN = "[rank1]: RuntimeError: [/pytorch/third_party/gloo/gloo/transport/tcp/pair.cc:553] Connection closed by peer [10.0.0.3]:24001\n"  # fmt: skip
+INTERRUPTED = '^CTraceback (most recent call last):\n  File "/app/train.py", line 90, in <module>\n    main()\nKeyboardInterrupt\n'
 
 
 @pytest.mark.parametrize(
@@ -32,6 +33,10 @@ BROKEN = "[rank1]: RuntimeError: [/pytorch/third_party/gloo/gloo/transport/tcp/p
         (STEPS + TIMED_OUT, "hung"),
         (STEPS + TIMED_OUT + BROKEN, "hung"),
         (STEPS + BROKEN + TIMED_OUT, "failed"),
+        (STEPS + INTERRUPTED, "stopped"),
+        (STEPS + "ValueError: bent\n" + INTERRUPTED, "failed"),
+        (STEPS + INTERRUPTED + "worker-3 exited with code 130\n", "stopped"),
+        (STEPS + INTERRUPTED + "worker-3 exited with code -9\n", "failed"),
         (STEPS + TIMED_OUT + "slurmstepd: error: *** STEP 7.0 ON n1 CANCELLED AT 2025-06-03T18:00:00 ***\n", "hung"),
         (STEPS + "slurmstepd: error: *** STEP 7.0 ON n1 CANCELLED AT 2025-06-03T18:00:00 DUE TO TIME LIMIT ***\n", "stopped"),
         (STEPS + "INFO 11-02 08:12:00 [shm_broadcast.py:466] No available shared memory broadcast block found\n" * 4, "hung"),

@@ -81,7 +81,10 @@ FAMILIES: dict[str, tuple[str, ...]] = {
     "application": (
         "stands", "exception.checkpoint_ranks", "named-rank", "bad-numbers", "exception", "dead-actor", "evidence", "named-gpu", "lone-host", *_EXITS, "evidence-host",
     ),
-    "hardware": ("device", "recorder.broken_gpu_ranks", "named-rank", "evidence", "named-gpu", "lone-host", "evidence-host", "named-host", *_EXITS),
+    "hardware": (
+        "device", "recorder.broken_gpu_ranks", "named-rank", "recorder.unfinished_ranks", "collective.unfinished_ranks", "evidence", "named-gpu",
+        "lone-host", "evidence-host", "named-host", *_EXITS,
+    ),
     "host": (
         "device", "lost-node", "progress.lost_host_ranks", "process.terminated_ranks", "rendezvous.named_tasks", "dead-actor", "exception", "named-rank", "victim",
         "evidence", "process.crashed_ranks", "process.first_exit_ranks", "named-gpu", "named-host", "evidence-host", "ras.silent_ranks", "collective.absent_ranks", "progress.silent_ranks", *_EXITS,

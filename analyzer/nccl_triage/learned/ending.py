@@ -23,8 +23,10 @@ from nccl_triage.observations.store import SourceInfo
 from nccl_triage.parsers import templates
 
 #: How a run ended. A run that hangs has failed.
-WELL, FAILED, STOPPED, CUT, NONE = "well", "failed", "stopped", "cut", "none"
-LABELS = (WELL, FAILED, STOPPED, CUT, NONE)
+FINISHED, RUNNING, FAILED, STOPPED, CUT, NONE = "finished", "running", "failed", "stopped", "cut", "none"
+LABELS = (FINISHED, RUNNING, FAILED, STOPPED, CUT, NONE)
+#: Ways to end that are well.
+WELL = (FINISHED, RUNNING)
 #: Lines from the end of a source that are its last ones, and its last few.
 LAST, FEW = 15, 3
 #: Kinds of lines that say nothing of how a run goes.
@@ -51,30 +53,42 @@ _REASONS = 4
 
 
 class Ending(NamedTuple):
-    """The probability of each way to end, and the features that speak most for the likeliest."""
+    """The probability of each way to end, by the features of a run."""
 
     probabilities: Mapping[str, float]
-    likeliest: str
-    reasons: tuple[str, ...]
+    model: Linear
+    names: frozenset[str]
 
     @property
     def well(self) -> float:
-        """The probability that the run ended well or goes on."""
-        return self.probabilities.get(WELL, 0.0)
+        """The probability that the run finished or goes on."""
+        return sum(self.probabilities.get(label, 0.0) for label in WELL)
+
+    @property
+    def likeliest(self) -> str:
+        """The likeliest of all ways to end."""
+        return max(self.probabilities, key=lambda label: self.probabilities[label])
+
+    @property
+    def best(self) -> str:
+        """The likelier of the ways to end that are well."""
+        return max(WELL, key=lambda label: self.probabilities.get(label, 0.0))
 
     @property
     def worst(self) -> str:
         """The likeliest way to end that is not well."""
         return max(
-            (label for label in self.probabilities if label != WELL), key=lambda label: self.probabilities[label]
+            (label for label in self.probabilities if label not in WELL), key=lambda label: self.probabilities[label]
         )
+
+    def reasons(self, label: str) -> list[str]:
+        """Return the features that speak most for a way to end, the strongest first."""
+        return self.model.reasons(sorted(self.names), label, _REASONS)
 
 
 def judge(model: Linear, names: set[str]) -> Ending:
     """Return what a model says of the features of a run."""
-    found = model.probabilities(names)
-    likeliest = max(found, key=lambda label: found[label])
-    return Ending(found, likeliest, tuple(model.reasons(sorted(names), likeliest, _REASONS)))
+    return Ending(model.probabilities(names), model, frozenset(names))
 
 
 def features(printed: Sequence[Event], sources: Mapping[str, SourceInfo], at_end: bool) -> set[str]:

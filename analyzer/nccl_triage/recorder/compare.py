@@ -19,6 +19,8 @@ from nccl_triage.recorder.vote import MAX_LINES, RecorderFinding, bits_of, ranks
 
 #: The most waits that are followed from rank to rank.
 MAX_FOLLOWED = 1024
+#: Operations by which a rank must be behind another of its group: a dump may be written while one more completes.
+_BEHIND = 2
 #: Operations that end at different times on different ranks, and whose root no record shows.
 _ONE_SIDED = ("broadcast", "gather", "scatter", "_broadcast")
 
@@ -66,6 +68,38 @@ def compare(table: RecorderTable) -> RecorderComparison:
                 )
     found.findings += vote.unmet_pairs(table, {view.key: view.members for view in everything if view.stated})
     _follow(found, stands)
+    found.findings += _unfinished(everything, len(found.dumped))
+    return found
+
+
+def _unfinished(everything: list[GroupView], dumps: int) -> list[RecorderFinding]:
+    """Return the ranks whose GPU has not finished what it had issued, and what others of its group finished.
+
+    An operation that others completed had all of its members, so that no program took another path: the GPU, its kernel
+    or the transport of these ranks stands still. Their hosts may run ahead, and then every operation is entered.
+    """
+    furthest: dict[int, tuple[int, int]] = {}
+    for index, view in enumerate(everything):
+        known = {rank: one for rank, one in view.standings.items() if comparable(one) and one.completed >= 0}
+        if not view.stated or any(one.backend == "gloo" for one in known.values()):
+            continue
+        top = max((one.completed for one in known.values()), default=0)
+        for rank, one in known.items():
+            behind = top - one.completed
+            collective = one.open_way is not None and not _is_one_sided(one.open_way.op)
+            if one.open is not None and collective and one.open_seq <= top and behind >= _BEHIND:
+                furthest[rank] = max(furthest.get(rank, (0, 0)), (behind, -index))
+    if 2 * len(furthest) >= dumps:
+        return []
+    found = []
+    for index in sorted({-index for _, index in furthest.values()}):
+        view = everything[index]
+        ranks = sorted(rank for rank, (_, at) in furthest.items() if at == -index)
+        seq = min(view.standings[rank].open_seq for rank in ranks)
+        others = [rank for rank, one in sorted(view.standings.items()) if one.completed >= seq and rank not in ranks]
+        standings = [view.standings[rank] for rank in (*ranks[:4], *others[:2])]
+        lines = [line for one in standings if (line := one.open or one.last) is not None]
+        found.append(_finding(view, seq, "unfinished", tuple(ranks), tuple(others), lines))
     return found
 
 
@@ -144,7 +178,11 @@ def _incomplete(view: GroupView) -> RecorderFinding | None:
 
 
 def _one_sided(view: GroupView, seq: int) -> bool:
-    return any(way.op.startswith(_ONE_SIDED) or way.op == "reduce" for way in view.cells[seq].ways)
+    return any(_is_one_sided(way.op) for way in view.cells[seq].ways)
+
+
+def _is_one_sided(op: str) -> bool:
+    return op.startswith(_ONE_SIDED) or op == "reduce"
 
 
 def _completed(view: GroupView, rank: int, seq: int) -> bool:

@@ -25,7 +25,8 @@ class RecorderFinding:
     """Something wrong with one call of one group. ``ranks`` are those in the wrong, none where that cannot be told.
 
     ``kind``: operation, size, dtype (ranks disagree), missing (ranks did not come), ahead (ranks came to what the rest
-    did not), lagging (ranks did not complete what others did), early (ranks completed what the rest did not), state (some
+    did not), lagging (ranks did not complete what others did), unfinished (the same by the counters of ranks that went on
+    issuing), early (ranks completed what the rest did not), state (some
     came out of an operation with a root: who is wrong cannot be told), unmet (a send without receive or the other way round), entered (all came, nobody completed), others (all who are known to
     belong to it came, nobody completed: it may wait for ``ranks``).
     """

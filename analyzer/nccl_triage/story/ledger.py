@@ -23,8 +23,9 @@ from nccl_triage.story.view import View
 
 #: Numbers above this in old counter lines are uninitialised memory (torch 2.3).
 _GARBAGE = 1 << 31
-#: A difference of sequence numbers that one group can show where lines do not name it; more means different groups.
-_SAME_GROUP_SPREAD = 1000
+#: How far a rank can run ahead of another one that takes another path: sizes that do not match fit NCCL's buffers a few
+#: times. Who waits further back waits in another group, or its GPU has not finished what the others finished.
+_RUNS_AHEAD = 256
 #: Operations that end at different times on different ranks, and how far a sender may be ahead of a receiver.
 _ONE_SIDED = ("BROADCAST", "REDUCE", "SEND", "RECV", "GATHER", "SCATTER", "COALESCED")
 _AHEAD = 64
@@ -178,12 +179,33 @@ class Ledger:
         if len(groups) > 1 or len(numbers) < 2:
             return None
         apart = max(numbers) - min(numbers)
-        named = bool(groups) and all(one.group for one in found)
-        if apart > _SAME_GROUP_SPREAD and not named:
-            return None  # different groups that the lines do not name
+        if apart > _RUNS_AHEAD:
+            return None
         if apart <= _AHEAD and all(_is_one_sided(one.op) for one in found):
             return None
         return apart, found
+
+    @property
+    def names_groups(self) -> bool:
+        """Whether every rank that gave up names its process group; numbers of different groups cannot be compared."""
+        return all(one.group for one in self.standings if one.seq is not None)
+
+    def shapes_differ(self) -> bool:
+        """Tell whether ranks at different sequence numbers of one group, which all of them name, run different operations."""
+        return self.names_groups and len({one.shape for one in self.standings if one.seq is not None}) > 1
+
+    def unfinished(self) -> list[Standing]:
+        """Return the minority of a group that waits far behind all others: those have finished what it never finished.
+
+        An operation that others completed had all of its members, so that no program took another path.
+        """
+        for group in self.groups:
+            found = [one for one in group.standings if one.seq is not None and one.group and one.rank is not None]
+            top = max((one.seq or 0 for one in found), default=0)
+            behind = [one for one in found if top - (one.seq or 0) > _RUNS_AHEAD and not _is_one_sided(one.op)]
+            if behind and 2 * len(behind) <= len(found):
+                return behind
+        return []
 
     def divided(self) -> dict[str, list[Standing]]:
         """Return host -> standings where all ranks of each host gave up at one number, and other hosts at another.

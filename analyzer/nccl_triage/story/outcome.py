@@ -62,6 +62,11 @@ class Outcome(NamedTuple):
         return self.state in ("stopped", "failed", "hung")
 
     @property
+    def is_by_form(self) -> bool:
+        """Whether no line of the run says so: it only looks like runs that ended in this way."""
+        return self.decision.rule in _BY_FORM
+
+    @property
     def was_before_stop(self) -> bool:
         """Whether the run had failed or hung before it was told to stop."""
         return self.decision.rule in _BEFORE_STOP
@@ -77,10 +82,23 @@ class Ways(NamedTuple):
     at_end: bool = True
 
 
+#: Exit codes of processes that were told to stop: the signal, what a shell makes of it, and Python's after Ctrl-C.
+_CODES_OF_STOPS = frozenset({-2, -15, 130, 143, 1, 0})
 #: Rules by which a stop, if one came, only ended what had failed or hung before.
 _BEFORE_STOP = frozenset(
     f"outcome.{name}"
-    for name in ("bad-numbers-last", "waited-before-stop", "failed-before-stop", "stalled-before-stop")
+    for name in (
+        "bad-numbers-last",
+        "waited-before-stop",
+        "failed-before-stop",
+        "failed-before-work",
+        "stalled-before-stop",
+    )
+)
+#: Rules that ask the model of form and place.
+_BY_FORM = frozenset(
+    f"outcome.ends-like-{name}"
+    for name in ("finished-runs", "running-jobs", "failures", "stopped-runs", "cut-logs", "other-texts")
 )
 
 
@@ -124,11 +142,13 @@ class _End:
 
     @cached_property
     def bad_before_stop(self) -> list[Event]:
-        """The failures that certainly came before the stop."""
-        if self.stop is None or not self.view.order_known:
+        """The failures that certainly came before the stop: above it in its file, where the order of files is unknown."""
+        stop, known = self.stop, self.view.order_known
+        if stop is None:
             return []
         stops = {(event.source, event.line) for event in self.bad if before_stop.is_stop(event)}
-        return [e for e in self.bad[: self.bad.index(self.stop)] if (e.source, e.line) not in stops]
+        before = self.bad[: self.bad.index(stop)] if known else [e for e in self.bad if e.source == stop.source]
+        return [e for e in before if (e.source, e.line) not in stops and (known or e.line < stop.line)]
 
     @cached_property
     def stops(self) -> dict[str, Event]:
@@ -265,6 +285,17 @@ def _told_to_stop(end: _End) -> Grounds | None:
     return by(end.stop)
 
 
+@RULES.condition("interrupted")
+def _interrupted(end: _End) -> Grounds | None:
+    first = [event for event in end.bad if (event.source, event.line) == (end.bad[0].source, end.bad[0].line)]
+    told = next((event for event in first if event.kind in RULES.kinds["interrupted"]), None)
+    if told is None or any(map(_is_fault, end.bad)):
+        return None
+    # A launcher also stops its workers because one of them was killed or failed without a word.
+    codes = {found.code for found in exits.exits_of(end.view)}
+    return by(told) if codes <= _CODES_OF_STOPS else None
+
+
 @RULES.condition("gave-up-waiting")
 def _gave_up_waiting(end: _End) -> Grounds | None:
     return by(end.bad[0]) if end.bad and _is_wait(end.bad[0]) else None
@@ -385,41 +416,59 @@ def _no_job(end: _End) -> Grounds | None:
     return Grounds()
 
 
-@RULES.condition("ends-like-good-runs")
-def _ends_like_good_runs(end: _End) -> Grounds | None:
-    form, first = end.form, end.first
-    if form is None or first is None or first.answer in _WELL or form.well < RULES.limits["believed"]:
-        return None
-    return _grounds(end, form, form.well)
+@RULES.condition("ends-like-finished-runs")
+def _ends_like_finished_runs(end: _End) -> Grounds | None:
+    return _by_form(end, ending.FINISHED)
+
+
+@RULES.condition("ends-like-running-jobs")
+def _ends_like_running_jobs(end: _End) -> Grounds | None:
+    return _by_form(end, ending.RUNNING)
 
 
 @RULES.condition("ends-like-failures")
 def _ends_like_failures(end: _End) -> Grounds | None:
-    return _unlike_good_runs(end, ending.FAILED)
+    return _by_form(end, ending.FAILED)
 
 
 @RULES.condition("ends-like-stopped-runs")
 def _ends_like_stopped_runs(end: _End) -> Grounds | None:
-    return _unlike_good_runs(end, ending.STOPPED)
+    return _by_form(end, ending.STOPPED)
 
 
-@RULES.condition("ends-like-unfinished-logs")
-def _ends_like_unfinished_logs(end: _End) -> Grounds | None:
-    return _unlike_good_runs(end, ending.CUT, ending.NONE)
+@RULES.condition("ends-like-cut-logs")
+def _ends_like_cut_logs(end: _End) -> Grounds | None:
+    return _by_form(end, ending.CUT)
 
 
-def _unlike_good_runs(end: _End, *ways: str) -> Grounds | None:
-    """Return the grounds to doubt lines by which a run ended well, if it most likely ended in one of these ways."""
+@RULES.condition("ends-like-other-texts")
+def _ends_like_other_texts(end: _End) -> Grounds | None:
+    return _by_form(end, ending.NONE)
+
+
+def _by_form(end: _End, label: str) -> Grounds | None:
+    """Return the grounds to say that a run ended in a way, by its form alone, if that is so and the rules say another."""
     form, first = end.form, end.first
-    if form is None or first is None or first.answer not in _WELL or form.well >= RULES.limits["doubted"]:
+    if form is None or first is None or _way_by_form(form, first.answer) != label or first.answer == label:
         return None
-    return _grounds(end, form, form.probabilities[form.worst]) if form.worst in ways else None
-
-
-def _grounds(end: _End, form: Ending, probability: float) -> Grounds:
-    """Return the grounds of a decision by form: the last line, the probability and the features that spoke."""
-    numbers: dict[str, Number] = {"probability": round(probability, 2), "features": describe.features(form.reasons)}
+    probability = form.well if label in _WELL else form.probabilities[label]
+    numbers: dict[str, Number] = {
+        "probability": round(probability, 2),
+        "features": describe.features(form.reasons(label)),
+    }
     return Grounds(tuple(end.whole.events[-1:]), numbers)
+
+
+def _way_by_form(form: Ending, answer: str) -> str:
+    """Return how a run ended by its form, where the rules are not certain of their answer."""
+    if answer in _WELL:
+        if form.well < RULES.limits["doubted"]:
+            return form.worst
+        # Lines that say that a job finished know it; a last step does not know that it was the last.
+        return form.best if answer == ending.RUNNING else answer
+    if form.well >= RULES.limits["believed"]:
+        return form.best
+    return form.worst if form.probabilities[form.worst] >= RULES.limits["likely"] else answer
 
 
 def _at_work(end: _End) -> Event | None:

@@ -46,6 +46,8 @@ NUMBERS = "numbers.bad"
 
 #: Kind of lines by which somebody stops the job; they say nothing of what went wrong in it.
 _STOP = "job.cancelled"
+#: What Python raises after Ctrl-C.
+_INTERRUPT = "KeyboardInterrupt"
 
 RankOf = Callable[[Event], int | None]
 
@@ -73,6 +75,9 @@ class _After:
     ended: Event | None = None
     #: Sources and lines where something ended or may have ended.
     ends: dict[tuple[str, int], Event] = field(default_factory=dict)
+    #: Those of them by which somebody stopped the job, and whether a person interrupted a process: that one was alive.
+    stops: set[tuple[str, int]] = field(default_factory=set)
+    interrupted: bool = False
     stepped: dict[Hashable | None, Event] = field(default_factory=dict)
     #: Where later failures count.
     unsolved: set[tuple[str, int]] = field(default_factory=set)
@@ -93,7 +98,7 @@ class _After:
         if block is None and not event.is_failure and event.kind not in QUIET:
             self.printed.add(event.signature)
         self.progressed = self.progressed or event.role == "progress"
-        if (event.is_failure or event.kind in QUIET) and event.kind != _STOP:
+        if (event.is_failure or event.kind in QUIET) and not _is_stop(event, block):
             self.troubled.setdefault(event.source, event.line)
         if event.kind == "recovered":
             self.recovered = event
@@ -284,7 +289,13 @@ def _only_stops(failure: _Failure) -> bool:
     after, own = failure.after, _place(failure.event, failure.block)
     if after.ended_beside(failure.event, failure.block) is None:
         return True
-    return after.progressed and all(end.kind == _STOP or place == own for place, end in after.ends.items())
+    return (after.progressed or after.interrupted) and all(place in after.stops or place == own for place in after.ends)
+
+
+def _is_stop(event: Event, block: Event | None) -> bool:
+    """Tell whether somebody stopped the job or interrupted its program, or a line belongs to the traceback of that."""
+    interrupted = block is not None and block.fields.get("type") == _INTERRUPT
+    return interrupted or event.kind == _STOP or event.text.lstrip().startswith(_INTERRUPT)
 
 
 def _was_logged(failure: _Failure) -> bool:
@@ -388,12 +399,17 @@ def judge(events: Sequence[Event], rank_of: RankOf, sources: Mapping[str, Source
             if decision is None or decision.answer == COUNTS:
                 decision = RULES.overrule(failure, event) or decision or RULES.decision("nothing-followed", event)
             decided[id(event)] = decision
-            if decision.answer == COUNTS and event.is_failure and event.kind != _STOP:
-                after.unsolved.add(_place(event, block))
+            if decision.answer == COUNTS and event.is_failure:
+                if not _is_stop(event, block):
+                    after.unsolved.add(_place(event, block))
+                elif event.kind != _STOP:
+                    after.interrupted = True
             if decision.answer == COUNTS and (event.kind in ends or event.kind in EXCEPTIONS):
                 if event.kind in EXCEPTIONS and failure.fate != "uncaught" and after.ended is None:
                     waiting.append(event)
                 after.ends[_place(event, block)] = event
+                if _is_stop(event, block):
+                    after.stops.add(_place(event, block))
                 if event.kind in ends or failure.fate == "uncaught":
                     after.ended = event
         after.note(event, process, block, new)

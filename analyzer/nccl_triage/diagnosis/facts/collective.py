@@ -145,6 +145,27 @@ def _seq_differs(case: Case) -> Fact | None:
     return None if found is None else Fact(found[0], [one.event for one in found[1]][:4])
 
 
+@fact("collective.seq_shapes_differ", "these ranks name one group, and run operations of other kinds or sizes")
+def _seq_shapes(case: Case) -> Fact | None:
+    found = case.ledger.spread()
+    return (
+        Fact(True, [one.event for one in found[1]][:4]) if found is not None and case.ledger.shapes_differ() else None
+    )
+
+
+@fact(
+    "collective.unfinished_ranks",
+    "ranks that wait in an operation which the others of their group finished hundreds of operations ago",
+    blames=("waits in an operation that the others of its group finished", "停在同组其他 rank 早已完成的操作中"),
+)
+def _unfinished(case: Case) -> Fact | None:
+    found = case.ledger.unfinished()
+    ranks = sorted({one.rank for one in found if one.rank is not None})
+    furthest = max(case.ledger.standings, key=lambda one: one.seq or 0) if found else None
+    lines = [*found[:3], *([furthest] if furthest is not None else [])]
+    return Fact(ranks, [one.event for one in lines]) if ranks else None
+
+
 @fact(
     "collective.divided_hosts", "hosts whose ranks all gave up at one sequence number, those of other hosts at another"
 )
@@ -162,11 +183,11 @@ def _ahead(case: Case) -> Fact | None:
 
 @fact(
     "collective.odd_ranks",
-    "the minority among ranks stuck at different sequence numbers",
+    "the minority among ranks stuck at different sequence numbers of a group that all of them name",
     blames=("runs a different collective than the majority", "执行的集合操作与多数 rank 不同"),
 )
 def _odd_ranks(case: Case) -> Fact | None:
-    if case.fact("collective.seq_differs") is None:
+    if case.fact("collective.seq_differs") is None or not case.ledger.names_groups:
         return None
     records = [r for r in case.value("collective.stuck") or [] if r.seq is not None and r.rank is not None]
     odd = minority({number: record.seq for number, record in enumerate(records)}, case.presence.unheard())

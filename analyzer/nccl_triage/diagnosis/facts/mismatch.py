@@ -11,6 +11,7 @@ from collections import Counter, defaultdict
 
 from nccl_triage.diagnosis.case import Case, Fact, fact
 from nccl_triage.lazy_regex import lazily
+from nccl_triage.numbers import whole
 from nccl_triage.observations.event import Event
 from nccl_triage.story.differences import minority
 from nccl_triage.story.exceptions import is_communication, tracebacks
@@ -90,7 +91,7 @@ def _calls(case: Case) -> Fact | None:
     comms: dict[tuple[str, str | None, object], set[str | None]] = defaultdict(set)
     for event in case.having("collective.counters", "op_count"):
         count = event.fields.get("op_count")
-        if count:
+        if count and event.fields.get("nranks") != "1":
             shape = (event.fields.get("op"), event.fields.get("count"), event.fields.get("datatype"))
             place = (count, event.fields.get("nranks"))
             places[place].append((shape, event))
@@ -100,6 +101,11 @@ def _calls(case: Case) -> Fact | None:
     several = {(count, nranks) for (count, nranks, _), found in comms.items() if len(found) > 1}
     for place in several:
         places.pop(place, None)
+    # More processes than a communicator has ranks belong to several, which call what they like.
+    processes: dict[tuple[str, str | None], int] = Counter((count, nranks) for count, nranks, _ in comms)
+    for place, number in processes.items():
+        if (whole(place[1]) or number) < number:
+            places.pop(place, None)
     for calls in places.values():
         apart = minority({number: shape for number, (shape, _) in enumerate(calls)}, case.presence.unheard())
         if not apart:

@@ -168,6 +168,27 @@ def _lagging(case: Case) -> Fact | None:
 
 
 @fact(
+    "recorder.unfinished_ranks",
+    "ranks that went on issuing operations while an earlier one, which others of its group completed, never ended on them",
+    blames=(
+        "its flight recorder has an operation open that the others of its group completed",
+        "其 flight recorder 中有一个操作仍未完成，而同组的其他 rank 已完成",
+    ),
+)
+def _unfinished(case: Case) -> Fact | None:
+    return _ranks(case, "unfinished", role="root")
+
+
+@fact(
+    "recorder.unfinished_call",
+    "the first of these operations, with its number and group",
+)
+def _unfinished_call(case: Case) -> Fact | None:
+    found = comparison(case).of("unfinished")
+    return Fact(f"{found[0].op} {found[0].seq} of group {found[0].group}", events(found)[:2]) if found else None
+
+
+@fact(
     "recorder.state",
     "an operation with a root that some ranks completed while others hang in it, according to the dumps",
 )
@@ -218,7 +239,7 @@ def _circle_derived(case: Case) -> Fact | None:
 def _entered(case: Case) -> Fact | None:
     found = comparison(case)
     entered = found.of("entered")
-    if not entered or found.of(*_DISAGREE, "missing", "ahead", "unmet", "circle") or found.absent:
+    if not entered or found.of(*_DISAGREE, "missing", "ahead", "unmet", "circle", "unfinished") or found.absent:
         return None
     given_up = any(finding.given_up for finding in entered) or bool(case.value("collective.timeouts"))
     return Fact(True, events(entered)[:4]) if given_up else None
