@@ -4,7 +4,8 @@ from typing import Any
 
 import pytest
 
-from nccl_triage.render.text_page import chosen, is_open, steps
+from nccl_triage.render.text_page import TextPage, chosen, is_open, steps
+from nccl_triage.render.unknown_text import UnknownParts, unknown
 
 
 @pytest.mark.parametrize(
@@ -72,3 +73,39 @@ def test_a_first_fix_without_a_command_is_told() -> None:
 def test_variables_are_set_by_one_command() -> None:
     fix = {"title": "t", "env": {"B": "x y", "A": 1}, "commands": []}
     assert commands({"fixes": [fix]}) == ["export A=1 B='x y'"]
+
+
+def titled(*titles: str, status: str = "supported", runs: str = "look") -> dict[str, Any]:
+    fixes = [
+        {"title": title, "commands": [runs] if title.startswith(("See", "Save", "Read")) else []} for title in titles
+    ]
+    return {"fixes": fixes, "next_check": {"what": "ask", "command": "check it"}, "status": status}
+
+
+@pytest.mark.parametrize("status", ["supported", "possible"])
+def test_a_repair_without_a_command_is_told_beside_what_only_looks(status: str) -> None:
+    found = [
+        step.what for step in chosen(steps(titled("See what it was", "Lower the batch size", status=status), "en"), 3)
+    ]
+    assert "Lower the batch size" in found and len(found) == len(set(found))
+    assert (found[0] == "ask") is (status == "possible")
+
+
+def test_what_to_find_is_told_where_nothing_repairs() -> None:
+    found = [step.what for step in chosen(steps(titled("Save the stacks", "Find what made it leave"), "en"), 3)]
+    assert found[0] == "Find what made it leave" and "Save the stacks" in found
+
+
+def test_an_unknown_cause_shows_the_repair_of_the_likeliest() -> None:
+    page = TextPage(False, None, "en")
+    one = {"id": "x", "cause": "shared-memory-exhausted", "title": "memory", "confidence": 0.4, **titled("See it", "Enlarge it", status="possible")}  # fmt: skip
+    other = {
+        "id": "y",
+        "cause": "os-limit",
+        "title": "limit",
+        "confidence": 0.1,
+        **titled("Raise it", status="possible"),
+    }
+    unknown(page, {"headline": "unknown", "diagnoses": [one, other]}, UnknownParts())
+    text = "\n".join(page.lines)
+    assert "repair: Enlarge it" in text and "Raise it" not in text

@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import takewhile
 from typing import Any, NamedTuple
 
@@ -319,6 +319,17 @@ class NextStep:
     what: str
     commands: list[str] = field(default_factory=list)
     caution: str = ""
+    #: Whether it mends something; other steps only tell more.
+    repairs: bool = False
+
+
+#: First words of what only tells more.
+_LOOKS = ("Check", "Compare", "Confirm", "Diagnose", "Find", "Gather", "Look", "Read", "Record", "Save", "See")
+
+
+def is_repair(fix: Item) -> bool:
+    """Tell whether a fix mends something; others only say where to look."""
+    return not pick(fix, "title", "en").startswith(_LOOKS)
 
 
 def commands_of(fix: Item) -> list[str]:
@@ -345,6 +356,7 @@ def steps(diagnosis: Item, lang: Lang) -> list[NextStep]:
             pick(fix, "title", lang),
             commands_of(fix),
             first_sentence(pick(fix, "caution", lang)),
+            is_repair(fix),
         )
         for fix in diagnosis.get("fixes") or []
     ]
@@ -359,7 +371,7 @@ def steps(diagnosis: Item, lang: Lang) -> list[NextStep]:
 def chosen(found: Iterable[NextStep], most: int) -> list[NextStep]:
     """Return what to do with at most ``most`` commands in all; what can be run as it is comes first.
 
-    Without commands only the first step is worth a line.
+    Without commands only the first step is worth a line, and the first repair: it is always told.
     """
     found = list(found)
     seen: set[str] = set()
@@ -368,6 +380,11 @@ def chosen(found: Iterable[NextStep], most: int) -> list[NextStep]:
     told = {step.what for step in kept}
     if left > 0:
         kept += _within(_to_fill(found, told), left, seen)
+    mends = [step for step in found if step.repairs] or [step for step in found if not step.commands]
+    repair = next(iter(mends), None)
+    if repair is not None and not {step.what for step in mends} & {step.what for step in kept}:
+        shown = next(_within([repair], max(1, left), seen), None) or replace(repair, commands=[])
+        kept.insert(1 if kept and kept[0].key == "check" else 0, replace(shown, commands=shown.commands[:1]))
     return kept
 
 
@@ -376,14 +393,14 @@ def _ready(found: list[NextStep]) -> Iterator[NextStep]:
     for number, step in enumerate(found):
         ready = list(takewhile(lambda command: not is_open(command), step.commands))
         if ready or (not step.commands and number == 0):
-            yield NextStep(step.key, step.what, ready, step.caution)
+            yield replace(step, commands=ready)
 
 
 def _to_fill(found: list[NextStep], told: set[str]) -> Iterator[NextStep]:
     """Yield the other steps with their first command, which a reader has to fill in."""
     for step in found:
         if step.what not in told and step.commands:
-            yield NextStep(step.key, step.what, step.commands[:1], step.caution)
+            yield replace(step, commands=step.commands[:1])
 
 
 def _within(found: Iterable[NextStep], most: int, seen: set[str]) -> Iterator[NextStep]:
@@ -397,4 +414,4 @@ def _within(found: Iterable[NextStep], most: int, seen: set[str]) -> Iterator[Ne
         shown = fresh[:most]
         seen.update(shown)
         most -= len(shown)
-        yield NextStep(step.key, step.what, shown, step.caution)
+        yield replace(step, commands=shown)

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 from nccl_triage.render import phrases
 from nccl_triage.render.hard_errors import hard_errors
 from nccl_triage.render.short_text import alike, lost, named, rows, strongest
-from nccl_triage.render.text_page import TextPage, commands_of, is_open, quoted
+from nccl_triage.render.text_page import TextPage, commands_of, is_open, is_repair, quoted
 from nccl_triage.render.words import Document, Lang, pick, rank_ranges, word
 
 Item = Mapping[str, Any]
@@ -146,10 +146,12 @@ def unknown(page: TextPage, document: Document, plan: UnknownParts) -> None:
     candidates = (document.get("diagnoses") or [])[: plan.candidates]
     if candidates:
         page.blank()
-    for diagnosis in candidates:
+    for number, diagnosis in enumerate(candidates):
         title = word("colon", lang).join((named(diagnosis, lang), pick(diagnosis, "title", lang)))
         page.say(2, word("possible", lang), title)
         _check(page, diagnosis, plan)
+        if number == 0:
+            _repair(page, diagnosis, plan)
     wanted = _wanted(document)[: plan.collect]
     if wanted:
         page.blank()
@@ -178,6 +180,18 @@ def _check(page: TextPage, diagnosis: Item, plan: UnknownParts) -> None:
     command = str(check.get("command") or "").partition("\n")[0]
     if command and plan.commands and not is_open(command):
         page.command(4, command)
+
+
+def _repair(page: TextPage, diagnosis: Item, plan: UnknownParts) -> None:
+    """Add what mends the likeliest cause if the check confirms it, with its command where it can be run as it is."""
+    fixes = diagnosis.get("fixes") or []
+    repair = next(iter([*filter(is_repair, fixes), *fixes]), None)
+    if repair is None:
+        return
+    page.say(4, word("repair", page.lang), pick(repair, "title", page.lang))
+    command = next(iter(commands_of(repair)), "")
+    if command and plan.commands and not is_open(command):
+        page.command(6, command)
 
 
 def healthy(page: TextPage, document: Document) -> None:

@@ -386,6 +386,7 @@ count_inputs = {n} inputs = {n} 个输入
 count_line = {n} line = {n} 行
 count_lines = {n} lines = {n} 行
 do_now = do now = 立即处理
+repair = repair = 修复
 also = also = 另见
 else = else = 另一可能
 in_brackets = {what} ({more}) = {what}（{more}）
