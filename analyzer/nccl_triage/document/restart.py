@@ -29,6 +29,9 @@ from nccl_triage.story.decisions import ITSELF, Decision, Grounds, Table
 #: Shared step of a cause -> the decision that it stands for.
 DECIDING_STEPS = {"restart-without-host": "exclude_then_restart", "restart-from-checkpoint": "restart"}
 
+#: So many hosts are several.
+_SEVERAL = 2
+
 _ONCE: Text = {
     "en": "The same cause ended this job once in the {days} days before.",
     "zh": "此前 {days} 天内，同一原因已使该作业失败 1 次。",
@@ -101,6 +104,13 @@ def _not_established(asked: _Restart) -> Grounds | None:
 @RULES.condition("nothing-broke")
 def _nothing_broke(asked: _Restart) -> Grounds | None:
     return ITSELF if asked.step == "restart-from-checkpoint" else None
+
+
+@RULES.condition("every-host")
+def _every_host(asked: _Restart) -> Grounds | None:
+    if asked.step != "restart-without-host" or len(asked.named) < _SEVERAL:
+        return None
+    return ITSELF if {*asked.case.identity.hosts} <= {*asked.named} else None
 
 
 @RULES.condition("without-node-of-pods")
