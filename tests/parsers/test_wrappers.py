@@ -220,6 +220,22 @@ def test_a_script_that_argparse_names_on_every_line_is_no_node() -> None:
     assert peel("launch.sh: line 3: 81 Killed", sniff(["launch.sh: line 3: 81 Killed"] * 6)).context.host is None
 
 
+@pytest.mark.parametrize(
+    ("line", "host", "text"),
+    [
+        ("dgx-west: Killed", "dgx-west", "Killed"),
+        ("gamma: [rank6]: RuntimeError: broke", "gamma", "RuntimeError: broke"),
+        ("hint: read the manual", None, "hint: read the manual"),
+        ("ValueError: [rank6]: broke", None, "ValueError: [rank6]: broke"),
+    ],
+)
+def test_a_host_that_speaks_for_the_first_time_is_known_by_its_kin_or_by_a_rank(
+    line: str, host: str | None, text: str
+) -> None:
+    peeled = peel(line, sniff([f"dgx-east: step {n} loss 2.{n}" for n in range(9)]))
+    assert (peeled.context.host, peeled.text) == (host, text)
+
+
 def test_hosts_between_the_time_and_the_message_are_believed_where_every_line_has_one() -> None:
     lines = [f"2025-06-03 14:14:{n % 60:02d} node{n % 3 + 1:02d} step {n} loss 2.{n}" for n in range(30)]
     profile = sniff(lines)

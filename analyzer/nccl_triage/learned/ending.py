@@ -30,7 +30,7 @@ WELL = (FINISHED, RUNNING)
 #: Lines from the end of a source that are its last ones, and its last few.
 LAST, FEW = 15, 3
 #: Kinds of lines that say nothing of how a run goes.
-_SILENT = frozenset({"speaker", "note", "salient", "variable", "setting"})
+_SILENT = frozenset({"speaker", "note", "variable", "setting"})
 #: Words that stand everywhere.
 _COMMON = frozenset(
     "the of to in is and for on from with by at be it as an or this that are was will you your".split()  # noqa: SIM905

@@ -13,6 +13,8 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from functools import cache
+from re import Match
 
 from nccl_triage.engine.line_prefixes import PrefixRules
 from nccl_triage.lazy_regex import lazily
@@ -72,6 +74,9 @@ class WrapperProfile:
 
 
 _PLAIN = WrapperProfile()
+#: What names of hosts of one cluster share, and a rank as torchrun writes it before a line.
+_STEM = lazily(r"[A-Za-z][\w.-]*[-_.](?=[^-_.]{1,8}$)")
+_RANKED = lazily(r"\[(?:rank|default)\d{1,7}\]:")
 #: Characters of lines that are remembered, and lines.
 _SHORT, _MAX_KNOWN = 500, 1 << 12
 #: Folds the digits of a text.
@@ -235,11 +240,29 @@ def _text_like(
         if row.id in seen or (row.first and seen) or (row.behind is not None and row.behind not in seen):
             continue
         match = row.pattern.match(text)
-        if match is not None and not (row.named and match[row.speaker] not in profile.names):
+        if match is not None and (not row.named or _may_speak(row, match, profile)):
             seen.add(row.id)
             row.take(match, context)
             return row.id, text[match.end() :]
     return None
+
+
+def _may_speak(row: TextLikePrefix, match: Match[str], profile: WrapperProfile) -> bool:
+    """Tell whether a word is the name of a speaker: a known one, one that is named like it, or one before a rank."""
+    name = match[row.speaker]
+    if name in profile.names:
+        return True
+    if not row.may_speak(name):
+        return False
+    stem = _STEM.match(name)
+    akin = stem is not None and stem[0] in _stems(profile.names)
+    return akin or _RANKED.match(match.string, match.end()) is not None
+
+
+@cache
+def _stems(names: frozenset[str]) -> frozenset[str]:
+    """Return what names of hosts have before their last part."""
+    return frozenset(stem[0] for name in names if (stem := _STEM.match(name)) is not None)
 
 
 def _few_of_a_shape(sample: Sequence[str], shapes: Sequence[str]) -> list[str]:

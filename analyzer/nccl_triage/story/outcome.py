@@ -465,7 +465,7 @@ def _way_by_form(form: Ending, answer: str) -> str:
         if form.well < RULES.limits["doubted"]:
             return form.worst
         # Lines that say that a job finished know it; a last step does not know that it was the last.
-        return form.best if answer == ending.RUNNING else answer
+        return form.best if answer == ending.RUNNING and form.well >= RULES.limits["likely"] else answer
     if form.well >= RULES.limits["believed"]:
         return form.best
     return form.worst if form.probabilities[form.worst] >= RULES.limits["likely"] else answer
@@ -620,8 +620,16 @@ def _unknown_trouble(view: View) -> list[Event]:
     # Where there are several logs, one may end early while the job goes on.
     alone = len(view.observations.sources) == 1
     return [
-        e for e in found if _WARNING in e.text or (alone and (e.context.level in ERROR_LEVELS or _ERROR.search(e.text)))
+        e
+        for e in found
+        if _WARNING in e.text
+        or (alone and (e.context.level in ERROR_LEVELS or _ERROR.search(e.text) or _is_very_last(view, e)))
     ]
+
+
+def _is_very_last(view: View, event: Event) -> bool:
+    """Tell whether nothing follows a line in its source, which is no mere information."""
+    return event.context.level not in _INFORMS and event.last_line >= view.observations.sources[event.source].lines
 
 
 def _last_words(view: View) -> list[Event]:

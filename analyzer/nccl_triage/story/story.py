@@ -114,13 +114,16 @@ def _only_run(told: list[Run]) -> Grounds | None:
 
 @CHOICE.condition("last-run-with-end-or-work")
 def _last_run_with_end_or_work(told: list[Run]) -> Grounds | None:
-    known = [number for number, run in enumerate(told, 1) if run.outcome.is_well or _shows_its_end(run)]
+    known = [number for number, run in enumerate(told, 1) if _shows_its_end(run)]
     return Grounds((), {"number": known[-1], "runs": len(told)}) if known else None
 
 
 def _shows_its_end(run: Run) -> bool:
-    """Tell whether lines of a run say that it came to a bad end; the last words of a script look like it, too."""
-    return run.outcome.is_bad and not run.outcome.is_by_form
+    """Tell whether a run worked or ended by what its lines say; the last words of a script may look like an end, too."""
+    found = run.outcome
+    if not found.is_by_form:
+        return found.is_well or found.is_bad
+    return found.is_well and any(event.role == "progress" for event in run.events)
 
 
 @CHOICE.condition("longest-run")
