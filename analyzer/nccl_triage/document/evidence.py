@@ -17,6 +17,7 @@ from nccl_triage.observations.event import Event
 from nccl_triage.parsers import times
 from nccl_triage.producers import produced_signatures
 from nccl_triage.redaction.secrets import mask_text
+from nccl_triage.story.other_programs import instead_of_log
 
 #: Lines of evidence per item, per cause, and timeline entries kept.
 PER_ITEM, PER_CAUSE, TIMELINE = 3, 14, 200
@@ -175,7 +176,7 @@ _LEADING = 3
 
 def missing(diagnosis: Findings) -> list[dict[str, Any]]:
     """Return the evidence that is missing, each piece with what it would show and how to have it next time."""
-    if diagnosis.verdict == "healthy":
+    if diagnosis.verdict == "healthy" or instead_of_log(diagnosis.case.observations) is not None:
         return []
     families = {candidate.weighed.cause.family for candidate in diagnosis.candidates[:_LEADING]}
     conditions = Conditions(diagnosis.case)

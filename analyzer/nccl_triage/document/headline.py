@@ -13,6 +13,7 @@ from nccl_triage.lazy_regex import lazily
 from nccl_triage.numbers import VERY_LIKELY
 from nccl_triage.observations.event import Event
 from nccl_triage.parsers import times
+from nccl_triage.story.other_programs import instead_of_log
 from nccl_triage.story.outcome import Outcome
 from nccl_triage.story.story import Run
 
@@ -130,6 +131,9 @@ def _well(case: Case) -> dict[str, str]:
 
 def _unknown(case: Case) -> dict[str, str]:
     state = case.story.outcome.state
+    what = instead_of_log(case.observations)
+    if what is not None:
+        return {"en": f"This input is {what['en']}, not a log.", "zh": f"输入的内容：{what['zh']}，而不是日志。"}
     if state in ("cut", "none"):
         words = says(case.story.outcome)
         if state == "cut":

@@ -49,13 +49,15 @@ class SourceInfo:
     last_lines: tuple[str, ...] = ()
     #: The line that completes its opening, and those at which the opening comes again (``scan.openings``); else nothing.
     openings: tuple[int, ...] = ()
+    #: What the text is if it is no log (``parsers.not_logs``).
+    no_log: str | None = None
     #: What a tool report read beside the lines, until the observations take it over.
     recorder: RecorderTable | None = None
 
     def unread(self) -> SourceInfo:
         """Return what the path says of the input, without what was read."""
         unread = replace(self, bytes=0, lines=0, problems=[], tail_cut=False, stopped=False)
-        return replace(unread, last_lines=(), openings=(), recorder=None)
+        return replace(unread, last_lines=(), openings=(), no_log=None, recorder=None)
 
 
 class Interruption(NamedTuple):

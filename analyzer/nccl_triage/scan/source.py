@@ -16,7 +16,7 @@ from nccl_triage.ingest.decode import LineReader
 from nccl_triage.ingest.progress import ProgressFilter
 from nccl_triage.ingest.sniff import looks_filtered
 from nccl_triage.observations.store import Observations, SourceInfo
-from nccl_triage.parsers import counters
+from nccl_triage.parsers import counters, not_logs
 from nccl_triage.parsers.series import SeriesReader
 from nccl_triage.parsers.wrappers import PrefixReader
 from nccl_triage.scan.learned_shapes import AlikeSources, LearnedShapesByProfile
@@ -215,6 +215,7 @@ class SourceScan:
                 alarms.append(index)
         self._note_speakers(batch, alarms, kinds, speakers)
         if everything:
+            self._info.no_log = not_logs.kind_of(texts)
             read_joined(
                 texts, self._prefilter, self._lines.wrapped, lambda first, *line: self._lines.join(batch[first], *line)
             )

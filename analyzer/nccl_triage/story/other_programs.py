@@ -11,10 +11,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from nccl_triage.engine.schema import Text
 from nccl_triage.ingest.layouts import RAY_HELPER
 from nccl_triage.lazy_regex import lazily
 from nccl_triage.observations.event import Event
 from nccl_triage.observations.store import Observations
+from nccl_triage.parsers.not_logs import LATEX, PAGE, PYTHON
 from nccl_triage.story.decisions import ITSELF, Grounds, Table
 from nccl_triage.story.devices import DAEMONS
 from nccl_triage.story.kernel_log import Aside
@@ -55,9 +57,22 @@ class _Asked:
     watching: set[str]
     #: Lines of an input that is long and holds no line of a job, else 0.
     strange: int
+    #: What the source of the line is if it is no log.
+    no_log: str | None = None
 
 
+#: What a text is, as a sentence calls it.
+WHAT: dict[str, Text] = {
+    PYTHON: {"en": "Python source code", "zh": "Python 源代码"},
+    LATEX: {"en": "a LaTeX document", "zh": "LaTeX 文档"},
+    PAGE: {"en": "a page of documentation", "zh": "说明文档"},
+}
 RULES: Table[_Asked] = Table("belongs")
+
+
+@RULES.condition("no-log")
+def _no_log(asked: _Asked) -> Grounds | None:
+    return None if asked.no_log is None else Grounds((), {"what": WHAT[asked.no_log]})
 
 
 @RULES.condition("other-daemon")
@@ -106,12 +121,21 @@ def set_aside(events: Sequence[Event], observations: Observations) -> tuple[list
     kept: list[Event] = []
     aside: list[Aside] = []
     for event in events:
-        decision = RULES.decide(_Asked(event, services, tells, watching, strange), event)
+        source = observations.sources.get(event.source)
+        asked = _Asked(event, services, tells, watching, strange, source.no_log if source is not None else None)
+        decision = RULES.decide(asked, event)
         if decision is None:
             kept.append(event)
         else:
             aside.append((event, decision))
     return kept, aside
+
+
+def instead_of_log(observations: Observations) -> Text | None:
+    """Return what an input is that holds no log at all, None if it may hold one."""
+    kinds = {info.no_log for info in observations.sources.values()}
+    kind = kinds.pop() if len(kinds) == 1 else None
+    return None if kind is None else WHAT[kind]
 
 
 def daemon_of(event: Event) -> str | None:
