@@ -34,8 +34,6 @@ INTERRUPTED = '^CTraceback (most recent call last):\n  File "/app/train.py", lin
         (STEPS + TIMED_OUT + BROKEN, "hung"),
         (STEPS + BROKEN + TIMED_OUT, "failed"),
         (STEPS + INTERRUPTED, "stopped"),
-        (STEPS + "the watchdog of the store: heartbeat failed\n", "failed"),
-        (STEPS + "[2026-03-01 14:20:00,101] [INFO] 3 samples failed\n", "running"),
         (STEPS + "ValueError: bent\n" + INTERRUPTED, "failed"),
         (STEPS + INTERRUPTED + "worker-3 exited with code 130\n", "stopped"),
         (STEPS + INTERRUPTED + "worker-3 exited with code -9\n", "failed"),

@@ -13,20 +13,22 @@ from nccl_triage.lazy_regex import lazily
 PYTHON, LATEX, PAGE = "python", "latex", "page"
 #: Lines that a text must have at least, and the share of them that must look like code.
 FEWEST, CODE = 8, 0.7
+#: Lines at which is looked before all are.
+SOME = 200
 #: Kinds of definitions that code has at least.
 _KINDS = 2
 #: Lines of a fence that quotes a log; headings that a page has at least, and the share of prose.
 QUOTATION, HEADINGS = 4, 2
 #: Lines of code that a log does not hold, of which two kinds are asked.
 _DEFINES = (
-    lazily(r"\s*(?:async )?def \w+\([^\n]{0,400}$"),
-    lazily(r"\s*class \w+[^\n]{0,200}:\s*$"),
-    lazily(r"(?:import [\w.]+(?: as \w+)?|from [\w.]+ import [\w.*, (]+)\s*$"),
+    lazily(r"^(?:async )?def \w{1,200}\("),
+    lazily(r"^class \w{1,200}(?:\([^\n]{0,400}\))?:$"),
+    lazily(r"^(?:import [\w.]{1,200}(?: as \w{1,200})?|from [\w.]{1,200} import [\w.*, (]{1,400})$"),
 )
 _CODE = lazily(
-    r"\s*(?:(?:async )?def \w+\(|class \w+|import [\w.]|from [\w.]+ import |(?:return|raise|yield|assert|del|global|await)\b"
-    r"|(?:if|elif|while|for|with|except)\b[^\n]{0,300}:\s*(?:#|$)|(?:else|try|finally):|@\w|#|\"\"\"|'''|[)\]}]"
-    r"|[\w.\[\]\"', ]{1,120} ?(?::[^=\n]{1,80})?[-+*/|&]?= ?\S|[\w.]{1,120}\(|[furb]{0,2}[\"']|\w+,\s*$|\w+=|pass\s*$|continue\s*$|break\s*$)"
+    r"^(?:(?:async )?def \w+\(|class \w+|import [\w.]|from [\w.]+ import |(?:return|raise|yield|assert|del|global|await)\b"
+    r"|(?:if|elif|while|for|with|except)\b[^\n]{0,300}: {0,2}(?:#|$)|(?:else|try|finally):|@\w|#|\"\"\"|'''|[)\]}]"
+    r"|[\w.\[\]\"', ]{1,120} ?(?::[^=\n]{1,80})?[-+*/|&]?= ?\S|[\w.]{1,120}\(|[furb]{0,2}[\"']|\w{1,200},$|\w{1,200}=|(?:pass|continue|break)$)"
 )
 _HEADING = lazily(r"#{1,6} \S")
 _FENCE = lazily(r"\s{0,3}(?:```|~~~)")
@@ -35,14 +37,15 @@ _LATEX = ("\\documentclass", "\\begin{document}")
 
 def kind_of(texts: Sequence[str]) -> str | None:
     """Return what a whole text is, if it is no log."""
-    lines = [text for text in texts if text.strip()]
-    if any(line.lstrip().startswith(_LATEX) for line in lines[:200]):
+    lines = [line for text in texts if (line := text.strip())]
+    if any(line.startswith(_LATEX) for line in lines[:SOME]):
         return LATEX
     if len(lines) < FEWEST:
         return None
     if _HEADING.match(lines[0]) is not None and _is_page(texts):
         return PAGE
-    return PYTHON if _CODE.match(lines[0]) is not None and _is_code(lines) else None
+    # Most logs show in their first lines that they are no code.
+    return PYTHON if _CODE.match(lines[0]) is not None and _is_code(lines[:SOME]) and _is_code(lines) else None
 
 
 def _is_code(lines: Sequence[str]) -> bool:

@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from functools import cache
+from functools import lru_cache
 from re import Match
 
 from nccl_triage.engine.line_prefixes import PrefixRules
@@ -74,8 +74,8 @@ class WrapperProfile:
 
 
 _PLAIN = WrapperProfile()
-#: What names of hosts of one cluster share, and a rank as torchrun writes it before a line.
-_STEM = lazily(r"[A-Za-z][\w.-]*[-_.](?=[^-_.]{1,8}$)")
+#: Longest last part of a host's name, and a rank as torchrun writes it before a line.
+_LAST_PART = 8
 _RANKED = lazily(r"\[(?:rank|default)\d{1,7}\]:")
 #: Characters of lines that are remembered, and lines.
 _SHORT, _MAX_KNOWN = 500, 1 << 12
@@ -254,15 +254,19 @@ def _may_speak(row: TextLikePrefix, match: Match[str], profile: WrapperProfile) 
         return True
     if not row.may_speak(name):
         return False
-    stem = _STEM.match(name)
-    akin = stem is not None and stem[0] in _stems(profile.names)
-    return akin or _RANKED.match(match.string, match.end()) is not None
+    stem = _stem(name)
+    return (stem is not None and stem in _stems(profile.names)) or _RANKED.match(match.string, match.end()) is not None
 
 
-@cache
+@lru_cache(maxsize=16)
 def _stems(names: frozenset[str]) -> frozenset[str]:
-    """Return what names of hosts have before their last part."""
-    return frozenset(stem[0] for name in names if (stem := _STEM.match(name)) is not None)
+    return frozenset(stem for name in names if (stem := _stem(name)) is not None)
+
+
+def _stem(name: str) -> str | None:
+    """Return what the names of hosts of one cluster share: all before the last part of a name."""
+    end = max(map(name.rfind, "-_.")) + 1
+    return name[:end] if 1 < end < len(name) <= end + _LAST_PART and name[0].isalpha() else None
 
 
 def _few_of_a_shape(sample: Sequence[str], shapes: Sequence[str]) -> list[str]:

@@ -620,16 +620,8 @@ def _unknown_trouble(view: View) -> list[Event]:
     # Where there are several logs, one may end early while the job goes on.
     alone = len(view.observations.sources) == 1
     return [
-        e
-        for e in found
-        if _WARNING in e.text
-        or (alone and (e.context.level in ERROR_LEVELS or _ERROR.search(e.text) or _is_very_last(view, e)))
+        e for e in found if _WARNING in e.text or (alone and (e.context.level in ERROR_LEVELS or _ERROR.search(e.text)))
     ]
-
-
-def _is_very_last(view: View, event: Event) -> bool:
-    """Tell whether nothing follows a line in its source, which is no mere information."""
-    return event.context.level not in _INFORMS and event.last_line >= view.observations.sources[event.source].lines
 
 
 def _last_words(view: View) -> list[Event]:
