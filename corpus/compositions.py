@@ -15,6 +15,8 @@ from nccl_triage.learned.ending import CUT, FAILED, FINISHED, RUNNING, STOPPED
 
 #: The outcome of a run that finished or goes on, where its label does not say which.
 WELL = "well"
+#: Outcomes of runs that were well.
+ALL_WELL = (FINISHED, RUNNING, WELL)
 _CLOSING = (
     ("closing-words", "Training completed!\n"),
     ("closing-words-zh", "训练完成！\n"),
@@ -129,13 +131,10 @@ COMPOSITIONS = (
     Composition("cancelled", _CANCELLED, "below", _same(FAILED)),
     Composition("task-failed", _TASK_FAILED, "below", _same(FAILED)),
     Composition("lsf-exited", _LSF_FAILED, "below", _same(FAILED)),
-    Composition("lsf-done", _LSF_DONE, "below", dict.fromkeys((FINISHED, RUNNING, WELL), FINISHED)),
-    Composition("earlier-attempt", _EARLIER, "above", _same(FINISHED, RUNNING, WELL, FAILED, STOPPED)),
-    Composition("later-attempt", _LATER, "below", dict.fromkeys((FINISHED, RUNNING, WELL), FAILED), keeps_cause=False),
-    *(
-        Composition(name, words, "early", _same(FINISHED, RUNNING, WELL, FAILED, STOPPED, CUT))
-        for name, words in _HARMLESS
-    ),
+    Composition("lsf-done", _LSF_DONE, "below", dict.fromkeys(ALL_WELL, FINISHED)),
+    Composition("earlier-attempt", _EARLIER, "above", _same(*ALL_WELL, FAILED, STOPPED)),
+    Composition("later-attempt", _LATER, "below", dict.fromkeys(ALL_WELL, FAILED), keeps_cause=False),
+    *(Composition(name, words, "early", _same(*ALL_WELL, FAILED, STOPPED, CUT)) for name, words in _HARMLESS),
 )
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from corpus import compositions
-from corpus.compositions import WELL
+from corpus.compositions import ALL_WELL, WELL
 from nccl_triage.diagnosis.verdict import case_of
 from nccl_triage.engine import load
 from nccl_triage.errors import InputError
@@ -162,7 +162,7 @@ def _example(log: Wanted, path: Path, composition: str | None, outcome: str, lin
         composition=composition,
         outcome=outcome,
         ending=frozenset(ending.features(run.printed, sources, run is story.runs[-1])),
-        lines=_lines(case, run, sources) if line is not None and outcome not in (WELL, *ending.WELL) else (),
+        lines=_lines(case, run, sources) if line is not None and outcome not in ALL_WELL else (),
         ends=not (log.excerpt and log.case.cause == "unknown"),
     )
     return made, run

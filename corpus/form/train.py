@@ -13,7 +13,7 @@ import sklearn
 from scipy.sparse import csr_matrix
 from sklearn.linear_model import LogisticRegression
 
-from corpus.compositions import WELL
+from corpus.compositions import ALL_WELL, WELL
 from corpus.form.examples import SET_UP, Example
 from nccl_triage.classifier.train import FOLDS, parted
 from nccl_triage.learned import ending
@@ -149,7 +149,7 @@ def measure_ending(fitted: Iterable[tuple[Linear, Example]]) -> dict[str, float]
             continue
         name = "composed" if example.composition else "alone"
         found = ending.judge(model, set(example.ending))
-        well, truth = found.well, example.outcome in (WELL, *ending.WELL)
+        well, truth = found.well, example.outcome in ALL_WELL
         right[name].append((well > 0.5) == truth)
         loss[name].append(-log(max(1e-6, well if truth else 1 - well)))
         if example.outcome != WELL:

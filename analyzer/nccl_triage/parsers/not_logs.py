@@ -6,7 +6,7 @@ what people paste for help, and that log is diagnosed.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 from nccl_triage.lazy_regex import lazily
 
@@ -65,21 +65,14 @@ def _is_page(texts: Sequence[str]) -> bool:
 def _fences(texts: Sequence[str]) -> tuple[list[str], int]:
     """Return the lines outside of fences, and the number of lines of the longest fence."""
     outside: list[str] = []
-    lengths = [0]
-    for inside, text in _parts(texts):
-        if inside:
-            lengths[-1] += bool(text.strip())
-        else:
-            outside.append(text)
-            lengths.append(0)
-    return outside, max(lengths)
-
-
-def _parts(texts: Sequence[str]) -> Iterator[tuple[bool, str]]:
-    inside = False
+    inside, length, longest = False, 0, 0
     for text in texts:
         if _FENCE.match(text) is not None:
-            inside = not inside
-            yield False, ""
+            inside, length = not inside, 0
+            outside.append("")
+        elif inside:
+            length += bool(text.strip())
+            longest = max(longest, length)
         else:
-            yield inside, text
+            outside.append(text)
+    return outside, longest

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from nccl_triage.observations.recorder_table import RecorderLine, RecorderTable
+from nccl_triage.observations.recorder_table import GroupProgress, RecorderLine, RecorderTable
 from nccl_triage.recorder import groups, vote
 from nccl_triage.recorder.groups import GroupView, comparable
 from nccl_triage.recorder.lines import group_name
@@ -80,9 +80,7 @@ def _unfinished(everything: list[GroupView], dumps: int) -> list[RecorderFinding
     """
     furthest: dict[int, tuple[int, int]] = {}
     for index, view in enumerate(everything):
-        known = {rank: one for rank, one in view.standings.items() if comparable(one) and one.completed >= 0}
-        if not view.stated or any(one.backend == "gloo" for one in known.values()):
-            continue
+        known = _counted(view) if view.stated else {}
         top = max((one.completed for one in known.values()), default=0)
         for rank, one in known.items():
             behind = top - one.completed
@@ -190,12 +188,16 @@ def _completed(view: GroupView, rank: int, seq: int) -> bool:
     return standing.done_seq >= seq or (comparable(standing) and standing.completed >= seq)
 
 
+def _counted(view: GroupView) -> dict[int, GroupProgress]:
+    """Return the standings whose counters tell how many collectives were completed; none of Gloo, which never says so."""
+    known = {rank: one for rank, one in view.standings.items() if comparable(one) and one.completed >= 0}
+    return {} if any(one.backend == "gloo" for one in known.values()) else known
+
+
 def _by_counters(view: GroupView) -> RecorderFinding | None:
     """Return the ranks that lag by their last completed call, where all ranks count alike and issued the same calls."""
-    known = {
-        rank: standing for rank, standing in view.standings.items() if comparable(standing) and standing.completed >= 0
-    }
-    if len(known) < 3 or len(known) < len(view.standings) or any(one.backend == "gloo" for one in known.values()):
+    known = _counted(view)
+    if len(known) < 3 or len(known) < len(view.standings):
         return None
     top = max(standing.completed for standing in known.values())
     if top in view.cells and _one_sided(view, top):

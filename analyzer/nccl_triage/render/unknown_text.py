@@ -177,9 +177,13 @@ def _where(document: Document, lang: Lang) -> str:
 def _check(page: TextPage, diagnosis: Item, plan: UnknownParts) -> None:
     check = diagnosis.get("next_check") or {}
     page.say(4, word("check", page.lang), pick(check, "what", page.lang))
-    command = str(check.get("command") or "").partition("\n")[0]
+    _ready(page, 4, str(check.get("command") or "").partition("\n")[0], plan)
+
+
+def _ready(page: TextPage, indent: int, command: str, plan: UnknownParts) -> None:
+    """Add a command that can be run as it is, where commands are shown."""
     if command and plan.commands and not is_open(command):
-        page.command(4, command)
+        page.command(indent, command)
 
 
 def _repair(page: TextPage, diagnosis: Item, plan: UnknownParts) -> None:
@@ -189,9 +193,7 @@ def _repair(page: TextPage, diagnosis: Item, plan: UnknownParts) -> None:
     if repair is None:
         return
     page.say(4, word("repair", page.lang), pick(repair, "title", page.lang))
-    command = next(iter(commands_of(repair)), "")
-    if command and plan.commands and not is_open(command):
-        page.command(6, command)
+    _ready(page, 6, next(iter(commands_of(repair)), ""), plan)
 
 
 def healthy(page: TextPage, document: Document) -> None:

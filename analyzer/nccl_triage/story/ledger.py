@@ -194,18 +194,19 @@ class Ledger:
         """Tell whether ranks at different sequence numbers of one group, which all of them name, run different operations."""
         return self.names_groups and len({one.shape for one in self.standings if one.seq is not None}) > 1
 
-    def unfinished(self) -> list[Standing]:
-        """Return the minority of a group that waits far behind all others: those have finished what it never finished.
+    def unfinished(self) -> tuple[list[Standing], Standing] | None:
+        """Return the minority of a group that never finished what the others did long ago, and the furthest of these.
 
         An operation that others completed had all of its members, so that no program took another path.
         """
         for group in self.groups:
             found = [one for one in group.standings if one.seq is not None and one.group and one.rank is not None]
-            top = max((one.seq or 0 for one in found), default=0)
+            furthest = max(found, key=lambda one: one.seq or 0, default=None)
+            top = 0 if furthest is None else furthest.seq or 0
             behind = [one for one in found if top - (one.seq or 0) > _RUNS_AHEAD and not _is_one_sided(one.op)]
-            if behind and 2 * len(behind) <= len(found):
-                return behind
-        return []
+            if furthest is not None and behind and 2 * len(behind) <= len(found):
+                return behind, furthest
+        return None
 
     def divided(self) -> dict[str, list[Standing]]:
         """Return host -> standings where all ranks of each host gave up at one number, and other hosts at another.

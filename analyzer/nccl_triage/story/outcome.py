@@ -9,7 +9,7 @@ from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Literal, NamedTuple
 
 from nccl_triage.lazy_regex import lazily
@@ -41,9 +41,6 @@ _FROM_OUTSIDE = ("py-spy", "pystack", "gdb")
 State = Literal["finished", "running", "stopped", "failed", "hung", "cut", "none"]
 
 
-_WELL = ("finished", "running")
-
-
 class Outcome(NamedTuple):
     """How a run ended, the line that says so (None where it follows from what no line says), and the rule that decided."""
 
@@ -54,7 +51,7 @@ class Outcome(NamedTuple):
     @property
     def is_well(self) -> bool:
         """Whether the run finished or goes on."""
-        return self.state in _WELL
+        return self.state in ending.WELL
 
     @property
     def is_bad(self) -> bool:
@@ -64,7 +61,7 @@ class Outcome(NamedTuple):
     @property
     def is_by_form(self) -> bool:
         """Whether no line of the run says so: it only looks like runs that ended in this way."""
-        return self.decision.rule in _BY_FORM
+        return self.decision.rule.removeprefix("outcome.") in _BY_FORM
 
     @property
     def was_before_stop(self) -> bool:
@@ -95,11 +92,15 @@ _BEFORE_STOP = frozenset(
         "stalled-before-stop",
     )
 )
-#: Rules that ask the model of form and place.
-_BY_FORM = frozenset(
-    f"outcome.ends-like-{name}"
-    for name in ("finished-runs", "running-jobs", "failures", "stopped-runs", "cut-logs", "other-texts")
-)
+#: Rules that ask the model of form and place, each for one way to end.
+_BY_FORM = {
+    "ends-like-finished-runs": ending.FINISHED,
+    "ends-like-running-jobs": ending.RUNNING,
+    "ends-like-failures": ending.FAILED,
+    "ends-like-stopped-runs": ending.STOPPED,
+    "ends-like-cut-logs": ending.CUT,
+    "ends-like-other-texts": ending.NONE,
+}
 
 
 @dataclass
@@ -416,42 +417,12 @@ def _no_job(end: _End) -> Grounds | None:
     return Grounds()
 
 
-@RULES.condition("ends-like-finished-runs")
-def _ends_like_finished_runs(end: _End) -> Grounds | None:
-    return _by_form(end, ending.FINISHED)
-
-
-@RULES.condition("ends-like-running-jobs")
-def _ends_like_running_jobs(end: _End) -> Grounds | None:
-    return _by_form(end, ending.RUNNING)
-
-
-@RULES.condition("ends-like-failures")
-def _ends_like_failures(end: _End) -> Grounds | None:
-    return _by_form(end, ending.FAILED)
-
-
-@RULES.condition("ends-like-stopped-runs")
-def _ends_like_stopped_runs(end: _End) -> Grounds | None:
-    return _by_form(end, ending.STOPPED)
-
-
-@RULES.condition("ends-like-cut-logs")
-def _ends_like_cut_logs(end: _End) -> Grounds | None:
-    return _by_form(end, ending.CUT)
-
-
-@RULES.condition("ends-like-other-texts")
-def _ends_like_other_texts(end: _End) -> Grounds | None:
-    return _by_form(end, ending.NONE)
-
-
 def _by_form(end: _End, label: str) -> Grounds | None:
     """Return the grounds to say that a run ended in a way, by its form alone, if that is so and the rules say another."""
     form, first = end.form, end.first
     if form is None or first is None or _way_by_form(form, first.answer) != label or first.answer == label:
         return None
-    probability = form.well if label in _WELL else form.probabilities[label]
+    probability = form.well if label in ending.WELL else form.probabilities[label]
     numbers: dict[str, Number] = {
         "probability": round(probability, 2),
         "features": describe.features(form.reasons(label)),
@@ -459,9 +430,13 @@ def _by_form(end: _End, label: str) -> Grounds | None:
     return Grounds(tuple(end.whole.events[-1:]), numbers)
 
 
+for _name, _label in _BY_FORM.items():
+    RULES.condition(_name)(partial(_by_form, label=_label))
+
+
 def _way_by_form(form: Ending, answer: str) -> str:
     """Return how a run ended by its form, where the rules are not certain of their answer."""
-    if answer in _WELL:
+    if answer in ending.WELL:
         if form.well < RULES.limits["doubted"]:
             return form.worst
         # Lines that say that a job finished know it; a last step does not know that it was the last.

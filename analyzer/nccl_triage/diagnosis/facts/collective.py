@@ -160,10 +160,11 @@ def _seq_shapes(case: Case) -> Fact | None:
 )
 def _unfinished(case: Case) -> Fact | None:
     found = case.ledger.unfinished()
-    ranks = sorted({one.rank for one in found if one.rank is not None})
-    furthest = max(case.ledger.standings, key=lambda one: one.seq or 0) if found else None
-    lines = [*found[:3], *([furthest] if furthest is not None else [])]
-    return Fact(ranks, [one.event for one in lines]) if ranks else None
+    if found is None:
+        return None
+    behind, furthest = found
+    ranks = sorted({one.rank for one in behind if one.rank is not None})
+    return Fact(ranks, [one.event for one in (*behind[:3], furthest)])
 
 
 @fact(

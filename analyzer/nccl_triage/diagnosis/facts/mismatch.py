@@ -91,7 +91,7 @@ def _calls(case: Case) -> Fact | None:
     comms: dict[tuple[str, str | None, object], set[str | None]] = defaultdict(set)
     for event in case.having("collective.counters", "op_count"):
         count = event.fields.get("op_count")
-        if count and event.fields.get("nranks") != "1":
+        if count:
             shape = (event.fields.get("op"), event.fields.get("count"), event.fields.get("datatype"))
             place = (count, event.fields.get("nranks"))
             places[place].append((shape, event))

@@ -51,6 +51,12 @@ def _ranks(case: Case, *kinds: str, role: Role = "context") -> Fact | None:
     return Fact(ranks, events(found, role)[:8]) if ranks else None
 
 
+def _named_call(finding: RecorderFinding) -> str:
+    """Return the operation of a finding with its number, where it has one, and group."""
+    number = f" {finding.seq}" if finding.seq >= 0 else ""
+    return f"{finding.op}{number} of group {finding.group}"
+
+
 def _first(case: Case) -> RecorderFinding | None:
     """Return the most important disagreement: one with somebody to blame, and of operations rather than sizes."""
     found = comparison(case).of(*_DISAGREE)
@@ -185,7 +191,7 @@ def _unfinished(case: Case) -> Fact | None:
 )
 def _unfinished_call(case: Case) -> Fact | None:
     found = comparison(case).of("unfinished")
-    return Fact(f"{found[0].op} {found[0].seq} of group {found[0].group}", events(found)[:2]) if found else None
+    return Fact(_named_call(found[0]), events(found)[:2]) if found else None
 
 
 @fact(
@@ -196,7 +202,7 @@ def _state(case: Case) -> Fact | None:
     found = comparison(case).of("state")
     if not found:
         return None
-    return Fact(f"{found[0].op} {found[0].seq} of group {found[0].group}", events(found)[:4])
+    return Fact(_named_call(found[0]), events(found)[:4])
 
 
 @fact(
@@ -253,6 +259,4 @@ def _waits_in(case: Case) -> Fact | None:
     found = comparison(case).of("missing", "unmet", "circle", "entered", "lagging", "operation", "size", "dtype")
     if not found:
         return None
-    first = found[0]
-    number = f" {first.seq}" if first.seq >= 0 else ""
-    return Fact(f"{first.op}{number} of group {first.group}", events([first])[:2])
+    return Fact(_named_call(found[0]), events(found[:1])[:2])
