@@ -122,8 +122,8 @@ class ManifestError(InputError):
 
 @cache
 def known_causes() -> frozenset[str]:
-    """Return the ids of causes that a label may name: those of the rules, and those that only labels tell apart."""
-    return frozenset((*load.load().causes, *schema.FURTHER_CAUSES))
+    """Return the ids of causes that a label may name."""
+    return frozenset(load.load().causes)
 
 
 def objects(path: Path) -> list[tuple[int, Any]]:

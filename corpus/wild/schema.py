@@ -19,8 +19,6 @@ SCHEDULERS = ("slurm", "lsf", "pbs", "sge", "htcondor", "cobalt", "flux", "kuber
 DETERMINABLE = ("yes", "partly", "no")
 ACTORS = ("user", "framework", "administrator", "nobody")
 HOW_KNOWN = ("later log", "later commit", "readme", "judgement")
-#: Causes that labels tell apart from application-exception and its neighbours, whether or not the rules do.
-FURTHER_CAUSES = ("framework-defect", "launch-failed", "gpu-not-visible")
 #: Answers that are no cause.
 VERDICTS = ("healthy", "unknown")
 #: Outcomes of a job that is healthy, and of a log that cannot tell.

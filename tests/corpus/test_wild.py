@@ -133,7 +133,6 @@ def test_a_good_label_has_no_problem() -> None:
     causes = manifest.known_causes()
     assert schema.problems(label("k1", "a/b", {"x.log": OOM}), causes) == []
     assert schema.problems(healthy("k1", "a/b", {"x.log": DONE}), causes) == []
-    assert {"framework-defect", "launch-failed", "gpu-not-visible"} <= causes
 
 
 @pytest.mark.parametrize(

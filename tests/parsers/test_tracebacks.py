@@ -100,6 +100,24 @@ ValueError: bad record
     assert ("loading" in event.fields) is loading
 
 
+@pytest.mark.parametrize(
+    ("files", "inside"),
+    [
+        (("/opt/venv/bin/vllm", "/v/site-packages/vllm/cli.py", "/v/lib/python3.11/json/decoder.py"), "vllm"),
+        (("/v/site-packages/vllm/cli.py", "/v/site-packages/torch/nn/module.py"), "torch"),
+        (("/sgl-workspace/sglang/python/sglang/srt/scheduler.py",), "sglang"),
+        (("/work/Megatron-LM/megatron/training.py",), "megatron"),
+        (("/work/acme/acme/train.py",), None),
+        (("/v/site-packages/vllm/cli.py", "/job/plugin.py"), None),
+        (("/root/slime/slime/ray/rollout.py",), "slime"),
+    ],
+)
+def test_the_package_that_failed_inside_itself(files: tuple[str, ...], inside: str | None) -> None:
+    frames = "".join(f'  File "{file}", line 3, in run\n' for file in files)
+    (event,) = run(TracebackParser(), f"Traceback (most recent call last):\n{frames}KeyError: 'a'\n")
+    assert event.fields.get("inside") == inside
+
+
 def test_ray_task_errors_name_the_failing_actor() -> None:
     events = run(
         TracebackParser(),

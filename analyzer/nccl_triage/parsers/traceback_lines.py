@@ -22,7 +22,18 @@ DIRECT_CAUSE = "The above exception was the direct cause of the following except
 DURING_HANDLING = "During handling of the above exception, another exception occurred:"
 #: The installed package to which a file belongs.
 _PACKAGE = lazily(r"(?:site|dist)-packages/(?P<package>\w+)")
-LIBRARY = lazily(r"(?:site|dist)-packages/|lib/python\d|<frozen|<string>|<stdin>|/ray/|/torch/|runpy\.py")
+#: A package in a checkout of its repository, which has the package's name: ``/workspace/verl/verl/``, ``/sglang/python/sglang/``.
+_CHECKOUT = lazily(r"(?i)/(?P<package>[a-z]\w{1,40})(?:-\w{1,20})?/(?:python/|src/)?(?P=package)/")
+#: Frameworks that people start from a checkout without changing them.
+_FRAMEWORKS = frozenset({
+    "accelerate", "areal", "axolotl", "colossalai", "deepspeed", "diffusers", "fastchat", "fairseq", "gpt_neox", "llamafactory",
+    "llava", "lmdeploy", "megatron", "mmdet", "mmengine", "nemo", "nemo_rl", "openrlhf", "paddlenlp", "peft", "prime_rl", "ray",
+    "sglang", "skyrl", "slime", "swift", "torchtitan", "torchtune", "transformers", "trl", "ultralytics", "verl", "vllm",
+})  # fmt: skip
+#: Code that is not the user's own, with the scripts that installed packages put beside the interpreter.
+LIBRARY = lazily(
+    r"(?:site|dist)-packages/|lib/python\d|<frozen|<string>|<stdin>|/python/ray/|/pytorch/torch/|runpy\.py|/bin/[\w-]+$"
+)
 #: A call of torch.distributed in the source line of a frame.
 COLLECTIVE = lazily(r"\b(?:torch\.distributed|distributed|torch_dist|dist)\.(\w{4,40})\(")
 #: Frames below which a batch is fetched and put together: of torch, and of libraries that stream data sets.
@@ -97,10 +108,22 @@ def fate_below(text: str) -> str | None:
     return "logged" if _GOES_ON.search(text) else None
 
 
-def packages_of(frames: list[re.Match[str]]) -> str | None:
-    """Return the installed packages that frames stand in, the outermost first."""
-    found = [_PACKAGE.search(frame["file"]) for frame in frames]
-    return " ".join(dict.fromkeys(one["package"] for one in found if one is not None)) or None
+def checkout_of(file: str) -> str | None:
+    """Return the framework to whose checkout a file belongs."""
+    found = _CHECKOUT.search(file)
+    return name if found is not None and (name := found["package"].lower()) in _FRAMEWORKS else None
+
+
+def package_inside(frames: list[re.Match[str]]) -> str | None:
+    """Return the package that raised an exception if no frame is the user's own: the innermost but the standard library."""
+    inside = None
+    for frame in frames:
+        package = _PACKAGE.search(frame["file"])
+        name = package["package"] if package is not None else checkout_of(frame["file"])
+        if name is None and not LIBRARY.search(frame["file"]):
+            return None
+        inside = name or inside
+    return inside
 
 
 def once(kind: str, message: str) -> tuple[str, str]:

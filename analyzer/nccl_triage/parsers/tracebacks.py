@@ -40,8 +40,8 @@ class _Exception:
     file_line: str | None = None
     function: str | None = None
     raised_in: str | None = None
-    #: The installed packages that its frames stand in, the outermost first.
-    packages: str | None = None
+    #: The package that raised it, if no frame is the user's own.
+    inside: str | None = None
     loading: bool = False
     #: Python prints the type alone, without a colon, where there is no message.
     mute: bool = False
@@ -113,7 +113,7 @@ class TracebackParser:
                 "file_line",
                 "function",
                 "raised_in",
-                "packages",
+                "inside",
                 "loading",
                 "collective",
                 "task",
@@ -280,7 +280,7 @@ class TracebackParser:
                 file_line=last["line"] if last is not None else None,
                 function=last["function"] if last is not None else None,
                 raised_in="{file} {function}".format(**block.frames[-1].groupdict()) if block.frames else None,
-                packages=traceback_lines.packages_of(block.frames),
+                inside=traceback_lines.package_inside(block.frames),
                 mute=part.get("message") is None,
                 instead=block.instead,
                 loading=any(
@@ -330,7 +330,7 @@ class TracebackParser:
             "user_frames": "\n".join(block.user_frames[-6:]),
         }
         for name, value in (("file", first.file), ("file_line", first.file_line), ("function", first.function),
-                            ("raised_in", first.raised_in), ("packages", first.packages)):  # fmt: skip
+                            ("raised_in", first.raised_in), ("inside", first.inside)):  # fmt: skip
             if value:
                 fields[name] = value
         if first.loading:

@@ -49,7 +49,7 @@ SCENARIOS = (
         resumed("--resume", nproc=2), r"Unable to find latest(?s:.*)training finished",
     ),
     _case(
-        "no_ssh_w4", "application-exception", "the launcher of two hosts finds neither pdsh nor ssh to the other",
+        "no_ssh_w4", "launch-failed", "the launcher of two hosts finds neither pdsh nor ssh to the other",
         (
             Node(
                 ("{bin}/deepspeed", "--hostfile", "/mnt/hosts", "--master_addr", "10.0.0.1", "{jobs}/" + JOB),

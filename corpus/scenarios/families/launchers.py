@@ -208,12 +208,13 @@ OTHERS = (
     ),
     Scenario(
         id="script_missing_w2",
-        cause="application-exception",
+        cause="launch-failed",
         family="script-missing",
         injected="the script that torchrun shall start does not exist",
         nodes=(Node(("{bin}/torchrun", "--nproc-per-node", "2", "pretrain_gpt.py", "--steps", "10")),),
         world_size=2,
         culprit=Culprit(why="all ranks"),
+        also=("application-exception",),
         expect=r"can't open file",
     ),
     Scenario(

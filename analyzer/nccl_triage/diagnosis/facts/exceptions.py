@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from nccl_triage.diagnosis.case import Case, Fact, fact
 from nccl_triage.lazy_regex import lazily
+from nccl_triage.parsers.traceback_lines import checkout_of
 from nccl_triage.parsers.tracebacks import TRACEBACK
 from nccl_triage.story.exceptions import (
     LOGGED,
@@ -86,6 +87,25 @@ def _frame(case: Case) -> Fact | None:
         frames = event.fields.get("user_frames")
         if frames:
             return Fact(frames.splitlines()[-1], [event])
+    return None
+
+
+@fact(
+    "exception.inside", "the package inside which the first application exception was raised, no user's code above it"
+)
+def _inside(case: Case) -> Fact | None:
+    for event in application_exceptions(case)[:1]:
+        if event.fields.get("inside"):
+            return Fact(event.fields["inside"], [event])
+    return None
+
+
+@fact("exception.checkout", "the framework in whose checkout the innermost frame of the user's code stands")
+def _checkout(case: Case) -> Fact | None:
+    for event in application_exceptions(case)[:1]:
+        framework = checkout_of(event.fields.get("user_frames", "").rpartition("\n")[2])
+        if framework is not None:
+            return Fact(framework, [event])
     return None
 
 
