@@ -12,8 +12,8 @@ from nccl_triage.story.view import View
 
 #: The signature of a line that names any exception; the other signatures of the kind know its message.
 LONE = "python.exception_line"
-#: The signature of a logger's record of an error that names an exception.
-LOGGED = "python.logged_exception"
+#: The signatures of a logger's record of an error that names an exception, or has the text of one.
+LOGGED = ("python.logged_exception", "python.logged_message")
 #: Levels of a record that reports an error.
 ERROR_LEVELS = ("ERROR", "FATAL", "CRITICAL", "E", "F")
 #: Lines between such a record and the traceback that it announces.
@@ -192,7 +192,9 @@ def exceptions_of(view: View) -> list[Event]:
 
 def _logged(view: View, assembled: list[Event]) -> list[Event]:
     """Return records of errors whose exception is that of the process that printed them, and shown nowhere else."""
-    shown = {(event.source, event.line) for event in view.of("exception") if event.signature not in (LOGGED, TRACEBACK)}
+    shown = {
+        (event.source, event.line) for event in view.of("exception") if event.signature not in (*LOGGED, TRACEBACK)
+    }
     raised = set()
     for event in assembled:
         begin = (lines_of(event) or (event.line, 0))[0]
@@ -200,7 +202,7 @@ def _logged(view: View, assembled: list[Event]) -> list[Event]:
         raised |= {(view.rank(event), kind) for kind in (kind_of(event), event.fields["last_type"])}
     return [
         e
-        for e in view.of(LOGGED)
+        for e in view.of(*LOGGED)
         if (e.source, e.line) not in shown and (view.rank(e), kind_of(e)) not in raised and not _quoted(view, e)
     ]
 

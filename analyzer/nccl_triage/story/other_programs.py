@@ -87,7 +87,7 @@ def _other_daemon(asked: _Asked) -> Grounds | None:
 def _tool_of_script(asked: _Asked) -> Grounds | None:
     event = asked.event
     loud = asked.tells and (event.is_failure or event.kind == "salient")
-    return ITSELF if loud and _TOOL.match(event.text) else None
+    return ITSELF if loud and (event.fields.get("said_by") == "shell" or _TOOL.match(event.text)) else None
 
 
 @RULES.condition("helper-of-cluster")

@@ -480,7 +480,7 @@ def _logged(events: Sequence[Event], processes: Sequence[Hashable | None]) -> se
     records = {
         (event.source, event.line, process)
         for event, process in zip(events, processes, strict=True)
-        if (event.kind == "salient" or event.signature == LOGGED)
+        if (event.kind == "salient" or event.signature in LOGGED)
         and (event.context.level is not None or is_record(event.text))
     }
     found = set()

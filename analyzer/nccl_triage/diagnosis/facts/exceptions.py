@@ -140,7 +140,7 @@ def _before(case: Case) -> Fact | None:
     if not found or not case.order_known:
         return None
     rank = case.rank(found[0])
-    cascade = [e for e in case.events if e.role == "cascade" and e.signature not in (TRACEBACK, LONE, LOGGED) and e.kind != "exception.frame"
+    cascade = [e for e in case.events if e.role == "cascade" and e.signature not in (TRACEBACK, LONE, *LOGGED) and e.kind != "exception.frame"
                and (case.rank(e) != rank or rank is None)]  # fmt: skip
     first = min((case.position(e) for e in cascade), default=len(case.events) + 1)
     return Fact(case.position(found[0]) < first, found[:1])
