@@ -32,6 +32,7 @@ ROOT = Path(__file__).resolve().parents[1]
 RANKS, LINES = 1, 6
 AT_ONCE = RANKS * LINES
 _HIDDEN = re.compile("«(.*?)»")
+_PREFIX = re.compile(r"(?:\[rank\d+\]: )?\s*")
 
 
 @dataclass(frozen=True)
@@ -85,12 +86,30 @@ def mould() -> dict[str, Any]:
 def filled(document: Any, some: list[Form]) -> Any:
     """Return the document with the forms in place of the marks."""
     if isinstance(document, str):
-        for number, form in enumerate(some):
-            document = document.replace(mark(number), form.line)
-        return document
+        if "\n" not in document:  # one line of a log has one line of a form
+            return _lines(document, some)[0]
+        return "\n".join(line for text in document.split("\n") for line in _lines(text, some))
     if isinstance(document, dict):
         return {filled(key, some): filled(value, some) for key, value in document.items()}
-    return [filled(value, some) for value in document] if isinstance(document, list) else document
+    if not isinstance(document, list):
+        return document
+    parts = [_lines(part, some) if isinstance(part, str) else [filled(part, some)] for part in document]
+    return [item for part in parts for item in part]
+
+
+def _lines(text: str, some: list[Form]) -> list[str]:
+    """Return a line of the mould with the forms in place of its marks; each line of a form has its prefix."""
+    prefix = _PREFIX.match(text)
+    made = [text]
+    for number, form in enumerate(some):
+        if mark(number) in text:
+            first, *more = form.line.split("\n")
+            made = [
+                made[0].replace(mark(number), first),
+                *made[1:],
+                *(f"{prefix[0] if prefix else ''}{one}" for one in more),
+            ]
+    return made
 
 
 def outputs(some: list[Form], redacted: bool) -> Iterator[tuple[str, str]]:

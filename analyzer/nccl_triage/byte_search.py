@@ -6,6 +6,8 @@ that time for counting and a quarter for translating. Both give the same results
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 try:
@@ -51,6 +53,11 @@ def translate(data: bytes, table: bytes) -> bytes:
         return data.translate(table)
     changed: bytes = _simd.translate(data, table)
     return changed
+
+
+def finder(data: bytes) -> Callable[..., int]:
+    """Return ``data.find`` for many searches of one long text."""
+    return data.find if _simd is None else partial(_simd.find, data)
 
 
 def find(data: bytes, text: bytes, start: int = 0) -> int:

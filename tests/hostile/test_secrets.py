@@ -30,8 +30,7 @@ def document(lines: list[str]) -> dict[str, Any]:
 
 
 def secret_of(row: SecretKind, sample: str) -> str:
-    found = row.pattern.compiled.search(sample)
-    assert found is not None
+    found = next(row.finds(sample))
     return str(found[found.lastgroup or 0])
 
 

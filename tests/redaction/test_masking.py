@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import copy
 import json
+import re
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from docs import leaks
 from nccl_triage import diagnose
 from nccl_triage.document import diagnosis as documents_of
 from nccl_triage.redaction.secret_kinds import expand
@@ -53,6 +55,18 @@ EVIDENCE = [
     "<|im_end|> <pad> <token>4096</token> </s> [PAD] token_type: 3; PWD=/workspace/train OLDPWD=~/x",
     "wandb: (?:ERROR|W&B API key|Tried to log); | each kind of secret | ends at once | 0 |; password = self._auth[3]",
     "密码错误，令牌：4096，最大令牌数=131072，密钥为空，口令 错误，验证码：无效",
+    "checkpoint step_4000-3f9a1c07e5b2d8463f9a1c07e5b2d8463f9a1c07.safetensors blob 3f9a1c07e5b2d8463f9a1c07e5b2d846",
+    "run name: vivid-forest-12, run id a8kd3zp0, group llama3-70b-sft-lr1e5-bs512-seed42, session_2024-06-01_10-11-12_123456_7",
+    "ncclUniqueId 0x9c1f3ad27b6e8450, opCount 1b3f, hash 0x7f3c2d1e9a8b4c5d, ptr 0x7f2c44000000 size 134217728",
+    "shape=[8, 4096, 151936] dtype=bf16 stride=(622329856, 151936, 1) numel 4978638848",
+    "cache_key=3f9a1c07e5b2d8463f9a1c07e5b2d846 graph_key: a8kd3zp0qw7xr2mt5vb9nl4cj6hy1sgx primary_key=17 sort_key: id",
+    "image nvcr.io/nvidia/pytorch@sha256:2c26b46b68ffc68ff99b453c1d30413413422d706483bfa0f98a5e886266e7ae pulled",
+    "void cutlass::Kernel<sm90_xmma_gemm_bf16bf16_bf16f32_f32_tn_n_tilesize128x128x64_warpgroupsize1x1x1>(Params)",
+    "/opt/conda/envs/Train3/lib/python3/site/packages/Torch2/distributed/Elastic/multiprocessing/Errors/init",
+    "_ZN2at6native13reduceKernelILi512ELi1ENS0_8ReduceOpIfNS0_14func_wrapper_tIfZNS0_11sumFunctorIfffEclEEE",
+    "sdk-12.4.1 api-server mob-1 fc-layer-3 st.append(x) ak-47 sl.csv t1.micro pat.linear.weight rnd_state re_compile",
+    "auth: ok, oauth: disabled, session_id=1f0c2b3a-11d2-4c5e-9e3b-0a1b2c3d4e5f, exit_code=137, access_code=17, pin_memory=True",
+    "Exception in thread Thread-3: exit code 1; setenv: not found; ENV: production; AUTH failed for user 17",
     "mount -t nfs nas:/share /mnt -o user=ann,vers=4; mysql --port 3306 -u root -p; curl -u ann https://x; gpu user=3%",
 ]
 
@@ -60,6 +74,38 @@ EVIDENCE = [
 @pytest.mark.parametrize("text", EVIDENCE)
 def test_evidence_stays(text: str) -> None:
     assert mask_text(text) == text
+
+
+def test_ordinary_lines_stay_in_a_window() -> None:
+    """What follows a line that ends in a name or in letters and digits is no rest of a secret."""
+    lines = [
+        "--tokenizer",
+        "llama3",
+        "commit",
+        HEX,
+        "key:",
+        "layer_12",
+        "Missing key(s): ",
+        HEX,
+        *EVIDENCE,
+        "token:",
+        "4096",
+    ]
+    document = {"excerpts": [{"lines": lines}], "text": "\n".join(lines)}
+    assert mask_secrets(document) is document
+
+
+@pytest.mark.parametrize("form", leaks.forms("secrets"), ids=lambda form: form.line[:40])
+def test_a_mask_never_nests(form: leaks.Form) -> None:
+    lines = form.line.split("\n")
+    written = (form.line, f"password={form.line}", f"{{'token': '{form.line}'}}", f"{form.line} {form.line}")
+    document = {"lines": ["start", *lines, "end"], "texts": [{"text": text} for text in written]}
+    made = mask_secrets(document)
+    marks = json.dumps(made, ensure_ascii=False).split("[secret:")[1:]
+    assert marks
+    assert all(re.match(r"[a-z0-9-]+\]", mark) for mark in marks)
+    once = mask_secrets({"lines": ["start", *lines, "end"]})
+    assert mask_secrets(once) == once
 
 
 def planted(document: Any, secret: str, key: str = "") -> Any:
@@ -135,7 +181,7 @@ def test_a_variable_whose_name_tells_loses_all_of_its_value() -> None:
         "API_TOKEN": "None",
         "PAD_TOKEN": "abcdefgh",
         "DEPLOY_KEY": "/root/.ssh/deploy_key",
-        "DATADOG_APP_KEY": "[secret:random-value]",
+        "DATADOG_APP_KEY": "[secret:random-key]",
         "NCCL_DEBUG": "INFO",
     }
 
@@ -187,7 +233,7 @@ def test_a_value_whose_name_stands_in_the_line_before(prefix: str) -> None:
     ]
     document = {"excerpts": [{"lines": lines}], "text": "\n".join(lines)}
     made = mask_secrets(document)
-    assert made["excerpts"][0]["lines"] == [line.replace("hunter2", "[secret:named-value]") for line in lines]
+    assert made["excerpts"][0]["lines"] == [line.replace("hunter2", "[secret:password]") for line in lines]
     assert made["text"] == "\n".join(made["excerpts"][0]["lines"])
     assert mask_secrets(made) == made
 

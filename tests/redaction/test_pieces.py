@@ -32,6 +32,7 @@ def rewritten(text: str, *names: tuple[FieldKind, str]) -> str:
             "Using [0]eth0:fe80::88cc:b4ff:fe29:85b4%eth0<0> [1]ib0:fd00::7<0>",
             "Using [0]eth0:fe80::id-1%eth0<0> [1]ib0:fd.net-1.2<0>",
         ),
+        ("10.1.2.3@o2ib:/fs on /mnt", "10.net-1.1@o2ib:/fs on /mnt"),
         ("addr=[6f00::bd:be95:f23f:bb31]:5732", "addr=[public.net-1.1]:5732"),
         ("fe80:0000:0000:0000:ba59:9fff:fe12:3456", "fe80::id-1"),
         ("link/ether b8:59:9f:12:34:56 brd", "link/ether mac-1 brd"),

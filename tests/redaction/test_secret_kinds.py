@@ -30,8 +30,7 @@ YAML = (resources.rules_dir() / "redaction" / "secrets.yaml").read_text("utf-8")
 
 @pytest.mark.parametrize(("row", "sample"), MATCH)
 def test_a_sample_is_masked_by_its_row(row: SecretKind, sample: str) -> None:
-    found = row.pattern.compiled.search(sample)
-    assert found is not None
+    found = next(row.finds(sample))
     secret = found[found.lastgroup or 0]
     masked = mask_text(sample)
     assert secret not in masked
@@ -113,7 +112,7 @@ def test_a_damaged_cache_is_made_again(monkeypatch: pytest.MonkeyPatch, tmp_path
         store.write(path.name, damage)  # as if it had been stored so
         assert [row.id for row in secret_kinds.secrets.__wrapped__()] == [row.id for row in first]
     with pytest.raises(ValueError, match="damaged"):
-        unpacked(["id", 7, [], [], [], []])
+        unpacked(["id", 7, False, 0, [], [], [], [], [], []])
 
 
 GOOD = "{id: a, starts: [x_], pattern: 'x_[a-z]{4}', match: [x_abcd], not: [xy]}"
@@ -122,8 +121,8 @@ GOOD = "{id: a, starts: [x_], pattern: 'x_[a-z]{4}', match: [x_abcd], not: [xy]}
 @pytest.mark.parametrize(
     ("row", "message"),
     [
-        ("{id: a, pattern: x, match: [x], not: [y]}", "either 'starts' or 'guard'"),
-        ("{id: a, starts: [x], guard: [x], pattern: x, match: [x], not: [y]}", "either 'starts' or 'guard'"),
+        ("{id: a, pattern: x, match: [x], not: [y]}", "either 'starts' or 'guard' or 'run'"),
+        ("{id: a, starts: [x], guard: [x], pattern: x, match: [x], not: [y]}", "either 'starts' or 'guard' or 'run'"),
         ("{id: A_b, guard: [x], pattern: x, match: [x], not: [y]}", "lower case words"),
         ("{id: a, guard: [X], pattern: X, match: [X], not: [y]}", "guards are in lower case"),
         ("{id: a, guard: [x], pattern: x, match: [], not: [y]}", "at least one sample"),

@@ -194,6 +194,9 @@ class Rewriter:
         people, words = self._people, vocabulary()
         user, _, host = token.rstrip(".-_").partition("@")
         tail = token[len(user) + 1 + len(host) :]
+        nid = pseudonyms.parse_address(user)
+        if nid is not None:  # an address in a network of Lustre
+            return f"{people.address(nid) or user}@{host}{tail}"
         named = people.known.replace(host) != host or any(char in ".-0123456789" for char in host)
         address = pseudonyms.parse_address(host)
         if address is not None:

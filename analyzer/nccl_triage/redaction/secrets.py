@@ -21,6 +21,7 @@ from nccl_triage import byte_search
 from nccl_triage.lazy_regex import lazily
 from nccl_triage.redaction import strings
 from nccl_triage.redaction.secret_kinds import SecretKind, secrets
+from nccl_triage.redaction.spread import Judge, mask_spread, public_lines
 from nccl_triage.redaction.strings import plain
 
 #: Shorter texts are never random; those shorter than the second only if capitals, small letters and digits mix.
@@ -57,50 +58,6 @@ def looks_random(text: str) -> bool:
     return entropy >= (2.7 if short else 3.0)
 
 
-#: The row of the table that masks a key on one line.
-PRIVATE_KEY = "private-key"
-_KEY_MARK = f"[secret:{PRIVATE_KEY}]"
-_EDGE = r"-----{} (?:[A-Z0-9]{{1,12}} ){{0,3}}PRIVATE KEY(?: BLOCK)?-----"
-_BEGIN, _END = lazily(_EDGE.format("BEGIN")), lazily(_EDGE.format("END"))
-#: A line of the body stands after the prefix of a line; the last one may be short, and the line of END shows that it is one.
-_BODY = lazily(r"(?:^|[\s\]:|>)])((?=[a-z]{0,39}[A-Z0-9+/=])[A-Za-z0-9+/=]{16,})\s*$")
-_LAST = lazily(r"(?:^|[\s\]:|>)])([A-Za-z0-9+/=]{4,})\s*$")
-_HEADER = lazily(r"(?:Proc-Type|DEK-Info|Comment|Version): ?.{1,80}$")
-#: Lines of a key of 16,384 bits.
-_MOST_LINES = 220
-
-
-def is_key_edge(line: str) -> bool:
-    """Tell whether a key begins or ends in a line."""
-    return "PRIVATE KEY" in line and bool(_BEGIN.search(line) or _END.search(line))
-
-
-def mask_private_keys(lines: Sequence[str]) -> list[str]:
-    """Return as many lines, with the bodies of private keys masked: after a BEGIN, before an END that has no BEGIN."""
-    made = list(lines)
-    for index, line in enumerate(lines):
-        begin = next(reversed(list(_BEGIN.finditer(line))), None)
-        if begin is not None and not _END.search(line, begin.end()):
-            _mask_body(made, range(index + 1, min(len(lines), index + _MOST_LINES)))
-            made[index] = line[: begin.start()] + _KEY_MARK
-        end = _END.search(line)
-        if end is not None and not _BEGIN.search(line, 0, end.start()):
-            _mask_body(made, range(index - 1, max(-1, index - _MOST_LINES), -1))
-            made[index] = made[index].replace(end[0], _KEY_MARK)
-    return made
-
-
-def _mask_body(lines: list[str], places: range) -> None:
-    for place in places:
-        line = lines[place]
-        last = place + 1 < len(lines) and _KEY_MARK not in line and _END.search(lines[place + 1])
-        match = (_LAST if last else _BODY).search(line)
-        if match is not None:
-            lines[place] = line[: match.start(1)] + _KEY_MARK
-        elif not _HEADER.search(line):
-            return
-
-
 #: Texts of at least this many characters may have been cut, and with them a secret at their end.
 _CUT = 200
 #: Part of every name of a secret: a quick test before the patterns.
@@ -108,32 +65,42 @@ _NAMES = lazily(r"(?i)token|secret|pass|pwd|pw$|psk$|otp$|cred|key|licen|auth|jw
 #: A sample value that is masked only because of the name before it.
 _ANY_VALUE = "Zq3xTv9LmK2pR8wY"
 _LONGEST_NAME = 80
-_VALUE = lazily(r"\b[Vv]alue[\"']?\s?[:=]\s?[\"']?\S{3}")
 _MARK = lazily(r"\[secret:[a-z0-9-]+\]")
 _LEGIBLE = lazily(r"[^\W_]")
 #: For guards, all digits are one.
 _FOLD = bytes.maketrans(b"123456789", b"0" * 9)
+#: For runs, all characters of base64 are one, and all others.
+_BASE64 = bytes(b"a"[0] if bytes((code,)).isalnum() or code in b"+/" else b" "[0] if code else 0 for code in range(256))
+#: So many literals share a part that it is looked for first.
+_WORTH_A_GROUP = 4
 
 #: Folded literals, each with the numbers of its rows.
 Literals = list[tuple[bytes, list[int]]]
+#: Parts of literals, each with the literals that hold it.
+Groups = list[tuple[bytes, Literals]]
 
 
 class Masker:
-    """Masks texts by the table; ``found`` collects the kinds that were masked."""
+    """Masks texts by the table; ``found`` collects the kinds that were masked.
 
-    def __init__(self, texts: Iterable[str]) -> None:
+    Lines of one of the ``windows`` show each other's meaning, and have it wherever they stand.
+    """
+
+    def __init__(self, texts: Iterable[str], windows: Iterable[Sequence[str]] = ()) -> None:
         given = set(texts)
         #: Texts with hidden characters -> the same as a reader sees them.
         self._plain = {text: seen for text in given if (seen := plain(text)) is not text and seen != text}
         self._rows = rows_by_text(given.union(self._plain.values()))
         self._known: dict[str, str] = {}
         self.found: set[str] = set()
+        for window in windows:
+            self._learn(window)
 
     def text(self, text: str) -> str:
         """Return one of the texts without secrets."""
-        if text not in self._rows and text not in self._plain:
-            return text
         made = self._known.get(text)
+        if made is None and text not in self._rows and text not in self._plain:
+            return text
         if made is None:
             made = self._known[text] = self._masked(text)
         return made
@@ -147,26 +114,39 @@ class Masker:
         return self._replaced(text, self._rows.get(text, ()))  # a title of the window is hidden, and still written out
 
     def _replaced(self, text: str, rows: Sequence[SecretKind]) -> str:
-        made = text
-        if "\n" in text and is_key_edge(text):
-            made = "\n".join(self._lines(text.split("\n")))
+        made = "\n".join(spread_masked(text.split("\n"), self.found)) if "\n" in text and rows else text
         for row in rows:
             made = row.pattern.compiled.sub(lambda match, row=row: self._mask(match, row), made)
         return self._cut(made) if len(text) >= _CUT else made
 
     @property
     def needed(self) -> bool:
-        """Whether any of the texts holds a secret, or is the name of one, or the edge of a key of several lines."""
-        return any(
-            self.text(text) != text or is_key_edge(text) or _is_value(text) or secret_name(text)
-            for text in (*self._rows, *self._plain)
+        """Whether any of the texts holds a secret, or is the name of one."""
+        return any(old != new for old, new in self._known.items()) or any(
+            self.text(text) != text or secret_name(text) for text in (*self._rows, *self._plain)
         )
+
+    def _learn(self, window: Sequence[str]) -> None:
+        """Learn what the lines of a window show of each other."""
+        telling = [index for index, line in enumerate(window) if line in self._rows or line in self._plain]
+        if not telling:
+            return
+        if any(row.run for index in telling for row in self._rows.get(window[index], ())):
+            public = set(public_lines(window))
+            self._known.update((line, line) for line in public)
+            telling = [index for index in telling if window[index] not in public]
+        lines = [self._plain.get(line, line) for line in window] if self._plain else window
+        judge = Judge(self.text, mask_text, _value_of, cut, _names_secret, looks_random)
+        for old, line, new in zip(window, lines, mask_spread(lines, telling, judge), strict=True):
+            if new is not line and new != line:
+                self._known[old] = self._replaced(new, rows_by_text([new]).get(new, ()))
+                self.found |= _kinds_in(self._known[old])
 
     def _mask(self, match: re.Match[str], row: SecretKind) -> str:
         start, end = match.span(match.lastgroup) if match.lastgroup else match.span()
         text, offset = match[0], match.start()
         value = text[start - offset : end - offset]
-        if _is_masked(match.string, start, end):
+        if start == end or _is_masked(match.string, start, end) or not row.accepts(match):
             return text
         if row.random and not looks_random(value):
             return text
@@ -174,17 +154,8 @@ class Masker:
         return f"{text[: start - offset]}[secret:{row.id}]{text[end - offset :]}"
 
     def _cut(self, text: str) -> str:
-        match = _ends().search(text, max(0, len(text) - 2 * _CUT))
-        if match is None:
-            return text
-        row = next(row for row in secrets() if match["start"] in row.starts)
-        self.found.add(row.id)
-        return f"{text[: match.start()]}[secret:{row.id}]"
-
-    def _lines(self, lines: list[str]) -> list[str]:
-        made = mask_private_keys(lines)
-        if made != lines:
-            self.found.add(PRIVATE_KEY)
+        made = cut(text)
+        self.found |= _kinds_in(made) if made != text else set()
         return made
 
     def change(self, _: str, value: Any) -> Any:
@@ -193,28 +164,7 @@ class Masker:
             return self.text(value)
         if isinstance(value, dict):
             return self._variables(value)
-        if any(isinstance(line, str) and (is_key_edge(line) or _is_value(line)) for line in value):
-            return self._window(value)
         return value
-
-    def _window(self, lines: Sequence[Any]) -> list[Any]:
-        texts = [line if isinstance(line, str) else "" for line in lines]
-        made = self._values(self._lines(texts))
-        masker = Masker(made)
-        masked = [masker.text(line) for line in made]
-        self.found |= masker.found
-        return [new if isinstance(old, str) else old for new, old in zip(masked, lines, strict=True)]
-
-    def _values(self, lines: list[str]) -> list[str]:
-        """Return the lines without values whose name stands in the line before: ``- name: TOKEN``, ``  value: x``."""
-        made = list(lines)
-        for index in range(1, len(made)):
-            if _is_value(made[index]):
-                pair = "\n".join(made[index - 1 : index + 1])
-                masker = Masker([pair])
-                made[index - 1 : index + 1] = masker.text(pair).split("\n")
-                self.found |= masker.found
-        return made
 
     def _variables(self, mapping: dict[str, Any]) -> dict[str, Any]:
         made: dict[str, Any] = {}
@@ -237,10 +187,7 @@ class Masker:
 
     def _named(self, name: str, value: Any, row: SecretKind) -> Any:
         """Return the value of a variable whose name says that it is secret: all of it is masked, spaces or not."""
-        written = (f"{name}={value}", f'{name}="{value}"', f"{name}='{value}'")
-        if not isinstance(value, str) or not any(map(row.pattern.compiled.search, written)):
-            return value
-        if row.random and not looks_random(value):
+        if not isinstance(value, str) or not _takes(row, name, value):
             return value
         made = self.text(value)
         if _MARK.fullmatch(made):  # its form tells more than its name
@@ -249,8 +196,37 @@ class Masker:
         return f"[secret:{row.id}]"
 
 
-def _is_value(line: str) -> bool:
-    return "alue" in line and _VALUE.search(line) is not None
+def _takes(row: SecretKind, name: str, value: str) -> bool:
+    """Tell whether a row would mask the value of a variable, however it is written."""
+    written = (f"{name}={value}", f'{name}="{value}"', f"{name}='{value}'")
+    return any(True for text in written for _ in row.finds(text)) and not (row.random and not looks_random(value))
+
+
+def _value_of(name: str, value: str) -> str:
+    """Return the value of a variable, masked if its name means a secret."""
+    row = secret_name(name)
+    return f"[secret:{row.id}]" if row is not None and not _MARK.search(value) and _takes(row, name, value) else value
+
+
+def _names_secret(text: str) -> bool:
+    return _NAMES.search(text) is not None
+
+
+def cut(text: str) -> str:
+    """Return a text without the beginning of a secret that ends it."""
+    match = _ends().search(text, max(0, len(text) - 2 * _CUT))
+    if match is None:
+        return text
+    row = next(row for row in secrets() if match["start"] in row.starts)
+    return f"{text[: match.start()]}[secret:{row.id}]"
+
+
+def spread_masked(lines: list[str], found: set[str]) -> list[str]:
+    """Return the lines of one text without what stands over several of them; its kinds are added to ``found``."""
+    masker = Masker(lines, [lines])
+    made = [masker.text(line) for line in lines]
+    found |= masker.found
+    return made
 
 
 def _is_masked(text: str, start: int, end: int) -> bool:
@@ -274,8 +250,7 @@ def secret_name(name: str) -> SecretKind | None:
 
 
 def _takes_value(row: SecretKind, probe: str, start: int) -> bool:
-    found = row.pattern.compiled.finditer(probe)
-    return any(match.span(match.lastgroup or 0)[0] == start for match in found)
+    return any(match.span(match.lastgroup or 0)[0] == start for match in row.finds(probe))
 
 
 @cache
@@ -283,7 +258,7 @@ def _ends() -> re.Pattern[str]:
     """Return a pattern of a text's last characters that are the beginning of a secret."""
     starts = sorted((start for row in secrets() for start in row.starts if len(start) > 2), key=len, reverse=True)
     tail = r"(?=[a-z_./-]{0,80}[A-Z0-9])[A-Za-z0-9_./+=-]{4,}\Z"
-    return re.compile(rf"(?<![A-Za-z0-9_])(?P<start>{'|'.join(map(re.escape, starts))}){tail}")
+    return re.compile(rf"(?<![A-Za-z0-9_-])(?P<start>{'|'.join(map(re.escape, starts))}){tail}")
 
 
 def rows_by_text(texts: Iterable[str]) -> dict[str, tuple[SecretKind, ...]]:
@@ -307,40 +282,58 @@ def _rows_of(shapes: list[bytes]) -> dict[bytes, tuple[SecretKind, ...]]:
     """Return the shapes in which a literal occurs, with its rows: each literal is looked for once, in all of them."""
     begins = [0, *accumulate(len(shape) + 1 for shape in shapes)]
     joined = b"\0".join(shapes)
-    cased, lowered = (
-        _places(literals, text, begins) for literals, text in zip(_literals(), (joined, joined.lower()), strict=True)
-    )
+    forms = (joined, joined.lower(), byte_search.translate(joined, _BASE64))
     found: dict[int, set[int]] = {}
-    for number, places in (*cased, *lowered):
-        for place in places:
-            found.setdefault(place, set()).add(number)
+    for groups, text in zip(_literals(), forms, strict=True):
+        find = byte_search.finder(text)
+        for shared, literals in groups:
+            if find(shared) >= 0:
+                for number, places in _places(literals, text, begins):
+                    for place in places:
+                        found.setdefault(place, set()).add(number)
     rows = secrets()
     return {shapes[place]: tuple(rows[number] for number in sorted(numbers)) for place, numbers in found.items()}
 
 
 def _places(literals: Literals, text: bytes, begins: Sequence[int]) -> Iterator[tuple[int, list[int]]]:
     """Yield the numbers of the rows whose literals occur in a text, with the numbers of the shapes where they do."""
+    find = byte_search.finder(text)
     for literal, numbers in literals:
         places: list[int] = []
-        at = byte_search.find(text, literal)
+        at = find(literal)
         while at >= 0:
             places.append(bisect_right(begins, at) - 1)
-            at = byte_search.find(text, literal, begins[places[-1] + 1])
+            at = find(literal, begins[places[-1] + 1])
         if places:
             for number in numbers:
                 yield number, places
 
 
 @cache
-def _literals() -> tuple[Literals, Literals]:
-    """Return the literals of all rows, each with the numbers of its rows: as they are written, and of any case."""
-    cased: dict[bytes, list[int]] = {}
-    lowered: dict[bytes, list[int]] = {}
+def _literals() -> tuple[Groups, Groups, Groups]:
+    """Return the literals of all rows, each with the numbers of its rows: as written, of any case, runs of base64."""
+    kinds: tuple[dict[bytes, list[int]], ...] = ({}, {}, {})
     for number, row in enumerate(secrets()):
-        for literals, kind in ((row.starts, cased), (row.guards, lowered)):
-            for literal in literals:
-                kind.setdefault(_folded(literal), []).append(number)
-    return list(cased.items()), list(lowered.items())
+        for literal in (*row.starts, *row.guards):
+            kind = kinds[literal == literal.lower() and literal not in row.starts]
+            kind.setdefault(_folded(literal), []).append(number)
+        if row.run:
+            kinds[2].setdefault(b"a" * row.run, []).append(number)
+    cased, lowered, runs = map(_grouped, kinds)
+    return cased, lowered, runs
+
+
+def _grouped(literals: dict[bytes, list[int]]) -> Groups:
+    """Return the literals by what many of them share: where that does not occur, none of them need be looked for."""
+    left = dict(literals)
+    found: Groups = []
+    while left:
+        counts = Counter(part for literal in left for part in {literal[at : at + 3] for at in range(len(literal) - 2)})
+        shared, count = max(counts.items(), key=lambda item: (item[1], item[0]), default=(b"", 0))
+        if count < _WORTH_A_GROUP:
+            break
+        found.append((shared, [(literal, left.pop(literal)) for literal in list(left) if shared in literal]))
+    return [*found, *((literal, [(literal, numbers)]) for literal, numbers in left.items())]
 
 
 def mask_text(text: str) -> str:
@@ -353,8 +346,8 @@ def mask_secrets(document: dict[str, Any]) -> dict[str, Any]:
 
     ``redaction.secrets`` of the result names the kinds that were masked, so that their owner can revoke them.
     """
-    texts = strings.every_text(document)
-    masker = Masker(texts)
+    texts, windows = strings.every_text(document)
+    masker = Masker(texts, windows)
     made: dict[str, Any] = strings.changed(document, masker.change) if masker.needed else document
     made = made if masker.found else document
     noted = made.get("redaction") or {}
@@ -365,5 +358,9 @@ def mask_secrets(document: dict[str, Any]) -> dict[str, Any]:
 
 def _marked(texts: Iterable[str]) -> set[str]:
     """Return the kinds that were masked before: in long texts, which are masked before they are cut."""
-    marks = {mark for text in texts if "[secret:" in text for mark in _MARK.findall(text)}
-    return {mark[len("[secret:") : -1] for mark in marks} & {row.id for row in secrets()} if marks else set()
+    kinds: set[str] = set().union(*(_kinds_in(text) for text in texts if "[secret:" in text))
+    return kinds & {row.id for row in secrets()} if kinds else kinds
+
+
+def _kinds_in(text: str) -> set[str]:
+    return {mark[len("[secret:") : -1] for mark in _MARK.findall(text)}

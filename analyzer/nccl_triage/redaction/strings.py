@@ -31,9 +31,10 @@ _FOLD = bytes.maketrans(b"123456789", b"0" * 9)
 Change = Callable[[str, Any], Any]
 
 
-def every_text(document: Any) -> set[str]:
-    """Return all strings of a document, keys included, each once."""
+def every_text(document: Any) -> tuple[set[str], list[list[str]]]:
+    """Return all strings of a document, keys included, each once, and its lists of strings."""
     found: set[Any] = set()
+    windows: list[list[str]] = []
     waiting = [document]
     while waiting:  # tens of thousands of values for each thousand ranks: no recursion, and the likeliest type first
         value = waiting.pop()
@@ -45,7 +46,9 @@ def every_text(document: Any) -> set[str]:
             waiting.extend(value.values())
         elif kind is list or kind is tuple:
             waiting.extend(value)
-    return {text for text in found if type(text) is str}
+            if len(value) > 1 and type(value[0]) is type(value[-1]) is str:
+                windows.append([line if type(line) is str else "" for line in value])
+    return {text for text in found if type(text) is str}, windows
 
 
 def texts(document: Any) -> list[tuple[str, str]]:
