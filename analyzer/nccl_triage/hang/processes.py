@@ -103,6 +103,73 @@ def read_process(pid: int, root: Path = Path("/proc")) -> HostProcess | None:
     return HostProcess(pid, int(fields[1]), int(fields[19]), name, words, variables, python)
 
 
+#: Fields of /proc/PID/stat behind the name: state, parent, start, where the code is (1 or 0 where that is not shown), exit code.
+_STATE, _PARENT, _STARTED, _CODE, _EXIT = 0, 1, 19, 23, 49
+
+
+def _stat(pid: int | str, root: Path) -> tuple[str, list[str]]:
+    """Return name and fields of a process, no fields where it is gone."""
+    name, _, rest = _read(root / str(pid) / "stat").partition("(")[2].rpartition(")")
+    fields = rest.split()
+    return name, fields if len(fields) > _EXIT else []
+
+
+def ended(
+    ranks: Iterable[JobRank], processes: Mapping[int, HostProcess], root: Path = Path("/proc")
+) -> dict[int, int | None]:
+    """Return the ranks of a job that have ended beside those that live here, each with its exit code (negative: a signal).
+
+    A process that ended stays, without its variables, until its parent asks how. Its place among the children of the parent
+    tells its rank, as long as those that live have theirs in order. A parent that asks and ends the job if any rank fails, as
+    torchrun does, and that is still there, tells that the ranks it has no more ended with 0.
+    """
+    by_parent: dict[int, list[JobRank]] = defaultdict(list)
+    for one in ranks:
+        if one.rank is not None:
+            by_parent[one.process.parent].append(one)
+    found: dict[int, int | None] = {}
+    for parent, those in by_parent.items():
+        launcher = processes.get(parent)
+        if launcher is None:
+            continue
+        found.update(_unasked(parent, those, root))
+        if launcher.python and all("TORCHELASTIC_RUN_ID" in one.process.variables for one in those):
+            found.update({rank: 0 for rank in _ranks_of_agent(those) if rank not in found})
+    return found
+
+
+def _unasked(parent: int, those: list[JobRank], root: Path) -> Iterator[tuple[int, int | None]]:
+    """Yield the ranks whose end their parent has not asked for."""
+    living = {one.process.pid: one for one in those}
+    names = {one.process.name for one in those}
+    children: list[tuple[int, int, list[str]]] = []
+    for entry in root.iterdir() if len({one.world for one in those}) == 1 else ():
+        name, fields = _stat(entry.name, root) if entry.name.isdigit() else ("", [])
+        ours = bool(fields) and int(fields[_PARENT]) == parent and name in names
+        if ours and (int(entry.name) in living or fields[_STATE] == "Z"):
+            children.append((int(fields[_STARTED]), int(entry.name), fields))
+    children.sort(key=lambda child: child[:2])
+    bases = {living[pid].rank - at for at, (_, pid, _) in enumerate(children) if pid in living}  # type: ignore[operator]
+    if len(bases) != 1:
+        return
+    # What hides where the code of those that live is hides exit codes, too.
+    shown = all(int(fields[_CODE]) > 1 for _, pid, fields in children if pid in living)
+    world, base = those[0].world, bases.pop()
+    for at, (_, pid, fields) in enumerate(children):
+        if pid not in living and 0 <= base + at < (world or 1 << 20):
+            status = int(fields[_EXIT])
+            yield base + at, (-(status & 0x7F) if status & 0x7F else status >> 8) if shown else None
+
+
+def _ranks_of_agent(those: list[JobRank]) -> list[int]:
+    """Return the ranks that an agent has started and that are no more among its processes."""
+    here, first = those[0].here or 0, those[0]
+    if first.local is None or first.rank is None or here > 1024:
+        return []
+    base, living = first.rank - first.local, {one.rank for one in those}
+    return [rank for rank in range(base, base + here) if rank not in living]
+
+
 def _read(path: Path) -> str:
     try:
         with path.open("rb") as file:
