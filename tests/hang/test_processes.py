@@ -113,6 +113,17 @@ def test_workers_of_ray_belong_to_the_session_of_their_raylet() -> None:
     assert [[worker.pid for worker in one.workers] for one in found["Ray session_a"]] == [[9], []]
 
 
+def test_workers_of_ray_that_direct_the_others_are_no_ranks() -> None:
+    ray = {"RAY_JOB_ID": "01000000"}
+    processes = table(
+        (5, 1, "raylet --session-name=session_a", {}),
+        (6, 5, "ray::TrainController.run", ray),
+        (7, 5, "ray::RayTrainWorker.execute", {**ray, "RANK": "1", "WORLD_SIZE": "2", "LOCAL_RANK": "0"}),
+        (8, 5, "ray::RayTrainWorker.execute", {**ray, "RANK": "0", "WORLD_SIZE": "2", "LOCAL_RANK": "1"}),
+    )
+    assert shown(processes) == {"Ray session_a": {0: 8, 1: 7}}
+
+
 def test_any_process_of_a_job_leads_to_it() -> None:
     other = {"MASTER_ADDR": "gn01", "MASTER_PORT": "29999", "RANK": "0", "LOCAL_RANK": "0"}
     processes = {**torchrun(0, 1), **table((300, 1, "python other.py", other))}
