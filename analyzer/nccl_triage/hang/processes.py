@@ -236,11 +236,9 @@ def jobs(processes: Mapping[int, HostProcess]) -> dict[str, list[JobRank]]:
     for job in found:
         # In a pod of Kubernetes, everything has the RANK of the pod; torchrun gives the ranks a LOCAL_RANK besides. Of Ray's
         # workers, those that direct the others have no number.
-        for told in (
-            lambda one: one.rank is not None or not one.process.title.startswith(_RAY),
-            lambda one: one.local is not None,
-        ):
-            found[job] = [one for one in found[job] if told(one)] or found[job]
+        numbered = [one for one in found[job] if one.rank is not None or not one.process.title.startswith(_RAY)]
+        found[job] = numbered or found[job]
+        found[job] = [one for one in found[job] if one.local is not None] or found[job]
     return {job: sorted(ranks, key=_order) for job, ranks in sorted(found.items()) if ranks}
 
 
@@ -267,9 +265,8 @@ def _identity(process: HostProcess, processes: Mapping[int, HostProcess]) -> _Id
         top = [process, *(one for one in ancestors(processes, process) if one.title.startswith(_RAY))][-1]
         if _IDLE.match(top.title) or "RAY_JOB_ID" not in given:  # the agents of a node belong to no job
             return None
-        numbers = [_number(given.get(name)) for name in _LAUNCHERS[0]]
-        rank, world, local, here = numbers
-        return _Identity(_ray_job(top, processes), f"{_RAY}{top.pid}", rank, local, world, here)
+        own, size, place, beside = (_number(given.get(name)) for name in _LAUNCHERS[0])
+        return _Identity(_ray_job(top, processes), f"{_RAY}{top.pid}", own, place, size, beside)
     for rank, world, local, here in _LAUNCHERS:
         number = _number(given.get(rank))
         if number is not None:
