@@ -76,6 +76,14 @@ def test_beside_a_rank_that_waits_for_another_host_nobody_outlasts(rules: RuleSe
     assert diagnose_text(text, rules).case.fact("collective.outlasted_ranks") is None
 
 
+def test_who_failed_at_another_line_waited_in_another_group_for_the_one_that_says_nothing(rules: RuleSet) -> None:
+    text = steps(4) + raised(2, 9, TIMED_OUT) + raised(0, 7, LOST) + raised(1, 7, LOST)
+    silent = diagnose_text(text, rules)
+    assert silent.case.value("mismatch.elsewhere_ranks") is None
+    assert [one.rank for one in silent.candidates[0].culprits] == [3]
+    assert diagnose_text(text + raised(3, 7, LOST), rules).case.value("mismatch.elsewhere_ranks") == [2]
+
+
 def test_the_minority_below_one_line_stands_in_another_collective(rules: RuleSet) -> None:
     text = steps(3) + "".join(raised(rank, 7, TIMED_OUT, "reduce_scatter_tensor") for rank in (0, 1))
     text += raised(2, 7, TIMED_OUT, "all_gather_into_tensor")

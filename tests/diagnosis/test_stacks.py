@@ -109,6 +109,64 @@ def test_equal_stacks_prove_nothing_but_are_not_healthy(rules: RuleSet) -> None:
     assert "All wait in the same place" in document["notes"][0]
 
 
+def calls(pid: int, *called: str, line: int = 421) -> str:
+    """Return the stack of a process that waits in what the job's own code called, the innermost function first."""
+    frames = [f"{name} (torch/distributed/distributed_c10d.py:{2800 + at})" for at, name in enumerate(called)]
+    wrapper = "_exception_logger.<locals>.wrapper (torch/distributed/c10d_logger.py:83)"
+    return dump(pid, *frames, wrapper, tail=TAIL.replace("421", str(line)))
+
+
+def test_two_that_wait_in_different_collectives_are_the_finding(rules: RuleSet) -> None:
+    diagnosis = diagnose_text(calls(11, "broadcast", line=34) + calls(12, "all_reduce", line=37), rules)
+    document = diagnosis.to_dict()
+    assert document["headline"] == (
+        "Likely: All wait, and not in the same collective: pid 11 in broadcast (my_training.py:34), "
+        "pid 12 in all_reduce (my_training.py:37)."
+    )
+    assert diagnosis.candidates[0].id == "collective-mismatch"
+    assert [one.pid for one in diagnosis.candidates[0].culprits] == [11, 12], "either may be wrong"
+    assert not any("same place" in str(note) for note in document["notes"])
+
+
+@pytest.mark.parametrize(
+    ("others", "culprits"),
+    [
+        (("all_reduce", "all_reduce", "all_reduce", "barrier"), [14]),
+        # Two are through a subgroup's call in which one of the others is and the last one is not.
+        (("broadcast", "broadcast", "all_reduce", "barrier"), [13, 14]),
+        (("broadcast", "broadcast", "barrier", "barrier"), []),
+    ],
+)
+def test_who_is_in_another_collective_than_most_is_named(
+    rules: RuleSet, others: tuple[str, ...], culprits: list[int]
+) -> None:
+    diagnosis = diagnose_text("".join(calls(11 + at, name) for at, name in enumerate(others)), rules)
+    assert diagnosis.candidates[0].id == "collective-mismatch"
+    assert sorted(one.pid or 0 for one in diagnosis.candidates[0].culprits) == culprits
+
+
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [
+        (("send",), ("irecv",)),  # one's message is the other's
+        (("all_gather", "all_gather_object"), ("_object_to_tensor", "all_gather_object")),
+    ],
+)
+def test_the_call_of_the_jobs_own_code_counts(rules: RuleSet, first: tuple[str, ...], second: tuple[str, ...]) -> None:
+    case = Case(scan_text(calls(11, *first) + calls(12, *second), rules), rules)
+    assert case.value("stacks.calls") is None
+    assert case.value("stacks.together") == 2
+
+
+@pytest.mark.parametrize(("gpu", "apart"), [("no", 1), ("yes", None)])
+def test_another_line_counts_where_nobody_runs_ahead_of_a_gpu(rules: RuleSet, gpu: str, apart: int | None) -> None:
+    seen = "".join(SEEN.format(pid, rank, "futex_do_wait", gpu) for rank, pid in enumerate((11, 12, 13)))
+    stacks = calls(11, "all_reduce") + calls(12, "all_reduce") + calls(13, "all_reduce", line=423)
+    case = Case(scan_text(stacks + seen, rules), rules)
+    assert case.value("stacks.apart") == apart
+    assert case.value("stacks.together") == (None if apart else 3)
+
+
 def test_all_wait_for_the_lock_of_a_build_that_nobody_does(rules: RuleSet) -> None:
     lock = ("wait (torch/utils/file_baton.py:50)", "load (torch/utils/cpp_extension.py:1927)")
     together = diagnose_text(dump(11, *lock) + dump(12, *lock), rules).to_dict()
@@ -237,6 +295,14 @@ def test_who_moved_between_two_dumps_is_slow_and_not_stuck(rules: RuleSet) -> No
     )
     stuck = diagnose_text(2 * (still + dump(13, *first)) + seen, rules)
     assert stuck.candidates[0].id == "rank-divergence"
+
+
+@pytest.mark.parametrize(("cpu", "cause"), [("0.97", "straggler"), ("0.01", "rank-divergence")])
+def test_who_takes_processor_time_is_slow_and_not_stuck(rules: RuleSet, cpu: str, cause: str) -> None:
+    seen = "".join(SEEN.format(pid, rank, "-", "no") for rank, pid in enumerate((11, 12, 13)))
+    seen = seen.replace("gpu=no", "gpu=no cpu=0.00").replace("pid=13", "pid=99")
+    busy = SEEN.format(13, 2, "-", "no").replace("gpu=no", f"gpu=no cpu={cpu}")
+    assert diagnose_text(waits(11) + waits(12) + dump(13, *OWN) + seen + busy, rules).candidates[0].id == cause
 
 
 def test_a_job_of_which_most_processes_move_does_not_hang(tmp_path: Path, rules: RuleSet) -> None:

@@ -107,9 +107,21 @@ def test_ranks_without_a_process_and_ranks_elsewhere(tmp_path: Path) -> None:
         "rank 4-7 was on no host that was asked; name the other hosts with --host, --slurm or --ray",
     ]
     document = diagnose(tmp_path / "out").to_dict()
-    assert "Rank 2 on gn01 crashed: " in document["headline"]
-    assert document["diagnoses"][0]["cause"] == "process-crashed"
+    assert "Rank 2 on gn01 is gone: it has no process any more" in document["headline"]
+    assert document["diagnoses"][0]["cause"] == "rank-divergence"
     assert [one["rank"] for one in document["diagnoses"][0]["culprits"]] == [2]
+
+
+def test_how_a_rank_ended_is_told(tmp_path: Path) -> None:
+    """Also of one of which nothing but its parent knows that it was here."""
+    host = reply(ended={"gn01:29500": {"2": 0, "7": None, "9": -9}, "other": {"1": 3}})
+    made = written(tmp_path / "out", (host, [rank(0, 11), rank(1, 12), rank(3, 14)]))
+    assert (made["hosts"][0]["without_process"], made["hosts"][0]["exit_codes"]) == ([2, 7, 9], {"2": 0, "9": -9})
+    assert folder.notes(made, [host], "en")[:3] == [
+        "rank 2 has no process on gn01 any more: it ended with exit code 0",
+        "rank 7 has no process on gn01 any more",
+        "rank 9 has no process on gn01 any more: it ended with exit code -9",
+    ]
 
 
 def test_what_slurm_started_on_a_host_is_known_in_any_order(tmp_path: Path) -> None:

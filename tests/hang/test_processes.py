@@ -2,7 +2,14 @@
 
 from __future__ import annotations
 
-from nccl_triage.hang.processes import KEPT, HostProcess, jobs, of_pids, shown_variables
+import os
+import sys
+from pathlib import Path
+
+import pytest
+
+from nccl_triage.hang.processes import KEPT, HostProcess, ended, jobs, of_pids, own_processes, shown_variables
+from tests.hang.hanging import alive, children, running, wait_for
 
 TORCHRUN = {"MASTER_ADDR": "gn01", "MASTER_PORT": "29500", "WORLD_SIZE": "4", "LOCAL_WORLD_SIZE": "2"}
 
@@ -106,6 +113,17 @@ def test_workers_of_ray_belong_to_the_session_of_their_raylet() -> None:
     assert [[worker.pid for worker in one.workers] for one in found["Ray session_a"]] == [[9], []]
 
 
+def test_workers_of_ray_that_direct_the_others_are_no_ranks() -> None:
+    ray = {"RAY_JOB_ID": "01000000"}
+    processes = table(
+        (5, 1, "raylet --session-name=session_a", {}),
+        (6, 5, "ray::TrainController.run", ray),
+        (7, 5, "ray::RayTrainWorker.execute", {**ray, "RANK": "1", "WORLD_SIZE": "2", "LOCAL_RANK": "0"}),
+        (8, 5, "ray::RayTrainWorker.execute", {**ray, "RANK": "0", "WORLD_SIZE": "2", "LOCAL_RANK": "1"}),
+    )
+    assert shown(processes) == {"Ray session_a": {0: 8, 1: 7}}
+
+
 def test_any_process_of_a_job_leads_to_it() -> None:
     other = {"MASTER_ADDR": "gn01", "MASTER_PORT": "29999", "RANK": "0", "LOCAL_RANK": "0"}
     processes = {**torchrun(0, 1), **table((300, 1, "python other.py", other))}
@@ -131,3 +149,45 @@ def test_only_variables_of_the_list_are_kept() -> None:
     )
     [process] = table((1, 0, "python x.py", {"HOME": "/home/amy", "NCCL_DEBUG": "INFO"})).values()
     assert shown_variables(process) == {"NCCL_DEBUG": "INFO"}
+
+
+#: A launcher that waits for its rank 0 before it asks how the others ended.
+LAUNCHER = """
+import os, subprocess, sys
+ends = sys.argv[1:]
+ranks = [
+    subprocess.Popen([sys.executable, "-S", "-c", code], env={**os.environ, "RANK": str(rank), "WORLD_SIZE": str(len(ends))})
+    for rank, end in enumerate(ends)
+    for code in [f"import os, time; open('ready.{rank}', 'w').close(); {end}"]
+]
+for one in ranks:
+    one.wait()
+"""
+LIVES = "time.sleep(600)"
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
+def test_how_ranks_ended_is_known_until_their_parent_asks(tmp_path: Path) -> None:
+    ends = [LIVES, "os._exit(0)", LIVES, "os._exit(3)", "os.kill(os.getpid(), 9)"]
+    environment = {**os.environ, "MASTER_ADDR": "here", "MASTER_PORT": "1"}
+    with running([sys.executable, "-S", "-c", LAUNCHER, *ends], tmp_path, environment) as launcher:
+        wait_for(lambda: len(list(tmp_path.glob("ready.*"))) == len(ends), "all began")
+        wait_for(lambda: sum(map(alive, children(launcher.pid))) == 2, "three ended")
+        every = own_processes()
+        [ranks] = of_pids(every, [launcher.pid]).values()
+        assert [one.rank for one in ranks] == [0, 2]
+        assert ended(ranks, every) == {1: 0, 3: 3, 4: -9}
+        ranks[0].rank = 5  # in another order than that in which they were started
+        assert ended(ranks, every) == {}
+
+
+def test_an_agent_that_would_end_the_job_tells_that_who_is_missing_ended_well(tmp_path: Path) -> None:
+    processes = torchrun(2, 3)
+    del processes[103]
+    [ranks] = jobs(processes).values()
+    assert ended(ranks, processes, tmp_path) == {}, "srun lets the others wait"
+    for one in ranks:
+        one.process.variables["TORCHELASTIC_RUN_ID"] = "none"
+    assert ended(ranks, processes, tmp_path) == {3: 0}
+    del processes[11]
+    assert ended(ranks, processes, tmp_path) == {}, "the agent has died, too"

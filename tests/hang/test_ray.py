@@ -1,4 +1,4 @@
-"""A real Ray job that hangs: its workers are found on the cluster's nodes, and the one that is elsewhere is named."""
+"""A real Ray job that hangs: its workers are found on the nodes or by the driver, and named by the ranks they gave themselves."""
 
 from __future__ import annotations
 
@@ -42,13 +42,14 @@ class Trainer:
         import torch
         import torch.distributed as dist
 
+        os.environ.update(RANK=str(self.rank), WORLD_SIZE=str(WORLD))  # as Ray Train does
         dist.init_process_group("gloo", init_method=self.address, rank=self.rank, world_size=WORLD)
         for step in range(3):
             if step == 2:
                 Path(self.folder, f"ready.{self.rank}").touch()
                 self.export_report()
             dist.all_reduce(torch.ones(4))
-            print(f"[rank{self.rank}] step {step} loss 1.0", flush=True)
+            print(f"step {step} loss 1.0", flush=True)
 
     def export_report(self) -> None:
         """Do what needs no other rank, if this is rank 1."""
@@ -75,6 +76,8 @@ def test_the_worker_that_is_elsewhere_is_named(cluster: Any, tmp_path: Path, mon
         wait_for(lambda: len(list(tmp_path.glob("ready.*"))) == WORLD, "the job hangs")
         words = ["hang", "--ray-address", cluster.address, "--wait", "0.5", "--out", "evidence"]
         result = CliRunner().invoke(cli, words, catch_exceptions=False)
+        words = ["hang", "--pid", str(os.getpid()), "--wait", "0", "--out", "driven"]
+        driven = CliRunner().invoke(cli, words, catch_exceptions=False)
         assert all(Path(f"/proc/{pid}").exists() for pid in pids)
     finally:
         ray.cloudpickle.unregister_pickle_by_value(sys.modules[__name__])
@@ -84,6 +87,11 @@ def test_the_worker_that_is_elsewhere_is_named(cluster: Any, tmp_path: Path, mon
     assert made["job"].startswith("Ray session_")
     # Both nodes are on this host, and answer for the same processes: they count once.
     assert [sorted(one["pid"] for one in host["ranks"]) for host in made["hosts"]] == [sorted(pids)]
+    ranks = {one["rank"]: one["pid"] for host in made["hosts"] for one in host["ranks"]}
+    assert ranks == dict(enumerate(pids))
+    assert driven.exit_code == 0, driven.output
+    [host] = json.loads((tmp_path / "driven/hang.json").read_text("utf-8"))["hosts"]
+    assert {one["rank"]: one["pid"] for one in host["ranks"]} == ranks
     names = {path.name for path in (tmp_path / "evidence").rglob("*") if path.is_file()}
     assert all(any(name.endswith(f"-{pid}.out") for name in names) for pid in pids)
     first, second = result.output[result.output.index("nccl-triage: Likely") :].splitlines()[:2]

@@ -83,15 +83,16 @@ def test_the_rank_that_is_elsewhere_is_named(job: _Job, tmp_path: Path) -> None:
 
 
 def test_without_py_spy_the_kernel_still_tells_where_each_one_waits(job: _Job, tmp_path: Path) -> None:
-    words = ["--pid", str(job.ranks[0]), "--wait", "0.2", "--out", "evidence"]
+    words = ["--pid", str(job.ranks[0]), "--wait", "0.2", "--out", "evidence", "--report", "all"]
     result = hang(*words, folder=tmp_path, python=job.python, environment=job.environment)
     assert result.returncode == 0, result.stderr
     assert "stacks: py-spy is not installed" in result.stderr
-    assert "outcome: hung" in result.stdout
-    assert "healthy" not in result.stdout
+    assert "healthy" not in result.stdout and "process-crashed" not in result.stdout
     place = Path(f"/proc/{job.ranks[1]}/wchan").read_text()
     if place not in ("", "0"):  # as the kernel is built
-        assert f"1 (rank 1) in {place}" in result.stdout
+        assert result.stdout.startswith(f"nccl-triage: Possibly: Rank 1 is in {place} and 2 others in ")
+        assert "root cause: rank-divergence (possible, " in result.stdout
+        assert f"1 (rank 1) in {place}" in (tmp_path / "all").read_text("utf-8")
 
 
 def test_no_process_is_stopped_or_signalled(job: _Job, tmp_path: Path) -> None:

@@ -69,7 +69,9 @@ def test_name_command_and_extras_are_those_that_people_install_by(wheel: Path) -
     read = {Path(name).name: archive.read(name).decode() for name in archive.namelist() if ".dist-info/" in name}
     about = email.message_from_string(read["METADATA"])
     assert (about["Name"], about["Version"], about["Requires-Python"]) == ("nccl-triage", __version__, ">=3.10")
-    assert {"all", "mcp", "ray", "train", "verify"} <= set(about.get_all("Provides-Extra") or ())
+    assert {"all", "hang", "mcp", "ray", "train", "verify"} <= set(about.get_all("Provides-Extra") or ())
+    requires = about.get_all("Requires-Dist") or ()
+    assert any("py-spy" in one and one.endswith('extra == "hang"') for one in requires)
     entries = configparser.ConfigParser()
     entries.read_string(read["entry_points.txt"])
     assert dict(entries["console_scripts"]) == {"nccl-triage": "nccl_triage.__main__:run"}

@@ -7,7 +7,8 @@ from collections.abc import Iterable
 from nccl_triage.diagnosis import placeholders
 from nccl_triage.diagnosis.case import BLAMES, Case
 from nccl_triage.diagnosis.culprit_base import FAMILIES, Culprit, by_weight, method, of_event, of_rank, strongest
-from nccl_triage.diagnosis.facts import stacks
+from nccl_triage.diagnosis.facts import hang, stacks
+from nccl_triage.diagnosis.facts.hang import Seen
 from nccl_triage.diagnosis.facts.stacks import Stack
 from nccl_triage.diagnosis.weigh import Contribution, Weighed
 from nccl_triage.numbers import whole
@@ -35,13 +36,35 @@ def _standing(case: Case, found: Iterable[Stack], en: str, zh: str) -> list[Culp
     return [one for one in culprits if (one.rank, one.host, one.address, one.pid) != (None, None, None, None)]
 
 
+def _seen(case: Case, found: Iterable[Seen], en: str, zh: str) -> list[Culprit]:
+    """Return processes as culprits, for what the kernel says of them."""
+    culprits = [
+        of_event(case, one.event, en.replace("{}", one.words("en")), zh.replace("{}", one.words("zh"))) for one in found
+    ]
+    for culprit, one in zip(culprits, found, strict=True):
+        culprit.pid = culprit.pid or whole(one.event.fields.get("pid"))
+    return culprits
+
+
 @method("stands")
 def _stands(case: Case, weighed: Weighed) -> list[Culprit]:
-    """The processes whose dumped stack stands in what needs no other rank, else those that wait apart from the majority."""
+    """The processes that are stopped, whose dumped stack stands in what needs no other rank, or that wait unlike most.
+
+    Where there are no stacks, what the kernel says of the processes decides.
+    """
+    still, _ = hang.stopped(case)
     away, _ = stacks.elsewhere(case)
-    minority, _ = stacks.apart(case)
-    return _standing(case, away, "is in {} while the others wait", "停在 {}，而其他进程在等待") or _standing(
-        case, minority, "waits in {}, unlike most others", "在 {} 等待，与多数进程不同"
+    few, _ = hang.apart(case)
+    minority, rest = stacks.apart(case)
+    odd = minority or stacks.at_odds(case)
+    unlike = (
+        ("unlike most others", "与多数进程不同") if rest or len(odd) != 2 else ("unlike the other", "与另一个进程不同")
+    )
+    return (
+        _seen(case, still, "is {}", "{}")
+        or _standing(case, away, "is in {} while the others wait", "停在 {}，而其他进程在等待")
+        or _standing(case, odd, f"waits in {{}}, {unlike[0]}", f"在 {{}} 等待，{unlike[1]}")
+        or _seen(case, few, "is {}, unlike most others, as the kernel says", "内核显示它{}，与多数进程不同")
     )
 
 

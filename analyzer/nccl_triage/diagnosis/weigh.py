@@ -99,6 +99,8 @@ def gather(case: Case) -> list[Weighed]:
     conditions, aside = Conditions(case), _Aside(case)
     found: list[Weighed] = []
     for cause in case.rules.causes.values():
+        if _is_ruled_out(cause, conditions):
+            continue
         weighed = Weighed(cause)
         for against, items in ((False, cause.evidence), (True, cause.against)):
             for item in items:
@@ -113,6 +115,10 @@ def gather(case: Case) -> list[Weighed]:
         if weighed.for_items:
             found.append(weighed)
     return found
+
+
+def _is_ruled_out(cause: Cause, conditions: Conditions) -> bool:
+    return cause.ruled_out is not None and conditions.holds(cause.ruled_out)[0]
 
 
 class _Aside:
@@ -260,9 +266,10 @@ def _add_votes(case: Case, everything: list[Weighed], votes: Sequence[Vote]) -> 
     """Add each of the classifier's votes as an item of evidence. A cause may rest on its vote alone."""
     share = _share_of_vote(everything)
     by_id = {weighed.cause.id: weighed for weighed in everything}
+    conditions = Conditions(case)
     for vote in votes:
         cause = case.rules.causes.get(vote.cause)
-        if cause is None or vote.log_odds < 0:
+        if cause is None or vote.log_odds < 0 or _is_ruled_out(cause, conditions):
             continue
         weighed = by_id.get(vote.cause)
         if weighed is None:

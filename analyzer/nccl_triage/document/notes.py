@@ -10,6 +10,7 @@ from typing import Any
 from nccl_triage import messages
 from nccl_triage.diagnosis.case import Case
 from nccl_triage.diagnosis.facts import stacks as dumped
+from nccl_triage.diagnosis.facts.hang import seen
 from nccl_triage.diagnosis.facts.recorder import comparison
 from nccl_triage.diagnosis.facts.stacks import Stack
 from nccl_triage.diagnosis.findings import Verdict
@@ -150,11 +151,10 @@ def _moved(case: Case, stacks: list[Stack]) -> list[dict[str, str]]:
 def _kernel_waits(case: Case) -> list[dict[str, str]]:
     """Return the note on where the kernel has processes wait that hang, where nothing more is known of them."""
     places: dict[str, list[str]] = defaultdict(list)
-    found = [event for event in case.telling("wchan", "pid", examined="hang") if event.fields["wchan"] != "-"]
-    for event in found:
-        rank = event.fields.get("rank")
-        state = " (uninterruptible)" if event.fields.get("state") == "D" else ""
-        places[event.fields["wchan"] + state].append(f"rank {rank}" if rank else f"pid {event.fields['pid']}")
+    found = seen(case)
+    for one in found:
+        rank = one.event.fields.get("rank")
+        places[one.stands].append(f"rank {rank}" if rank else f"pid {one.event.fields['pid']}")
     if len(found) < 2:
         return []
     ordered = sorted(places.items(), key=lambda place: -len(place[1]))[:MAX_PLACES]

@@ -199,6 +199,7 @@ _OPTIONAL_CAUSE_KEYS = (
     "host_wide",
     "catch_all",
     "headlines",
+    "ruled_out",
 )
 
 
@@ -244,6 +245,7 @@ def read_cause(root: Node, user: bool) -> Cause:
         host_wide=flag(part, "host_wide"),
         catch_all=flag(part, "catch_all"),
         headlines=headlines,
+        ruled_out=optional_condition(part, "ruled_out"),
         places={name: node.where for name, node in part.items()},
     )
 

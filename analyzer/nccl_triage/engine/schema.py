@@ -271,7 +271,7 @@ class Cause(NamedTuple):
     ``victims_speak``: the lines of its evidence come from ranks that wait for the culprit. ``between_sides``: no line
     tells at which end of a path it lies. ``of_host``: a host may be to blame, so the host's earlier failures are
     listed. ``host_wide``: it concerns a whole host, so no rank is named. ``catch_all``: it covers every exception whose
-    message no rule knows.
+    message no rule knows. ``ruled_out``: where this holds, it is not considered at all, not even by likeness.
     """
 
     id: str
@@ -295,6 +295,7 @@ class Cause(NamedTuple):
     host_wide: bool = False
     catch_all: bool = False
     headlines: tuple[Headline, ...] = ()
+    ruled_out: Expression | None = None
 
     @property
     def general_check(self) -> NextCheck | None:
@@ -306,7 +307,7 @@ class Cause(NamedTuple):
         return self.places.get(key, self.where)
 
     def conditions(self) -> Iterator[Expression]:
-        """Yield the conditions of its evidence, its advice and its headlines."""
+        """Yield the conditions of its evidence, its advice and its headlines, and the one that rules it out."""
         for item in (*self.evidence, *self.against):
             yield from (condition for condition in (item.when, item.where) if condition is not None)
         advice = [
@@ -315,7 +316,7 @@ class Cause(NamedTuple):
             *(step.when for stage in self.stages.values() for step in stage),
             *(headline.when for headline in self.headlines),
         ]
-        yield from (condition for condition in advice if condition is not None)
+        yield from (condition for condition in (*advice, self.ruled_out) if condition is not None)
 
 
 class MissingEvidence(NamedTuple):

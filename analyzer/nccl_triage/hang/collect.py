@@ -127,11 +127,13 @@ def _find(wish: Mapping[str, Any], output: _Output) -> None:
         job: [described(one) for one in ranks if slurm is None or _is_of_slurm(one.process, slurm)]
         for job, ranks in found.items()
     }
+    ended = {job: processes.ended(ranks, every) for job, ranks in found.items() if told[job]}
     output.say(
         "found",
         host=os.uname().nodename,
         identity=host_identity(),
         jobs={job: ranks for job, ranks in told.items() if ranks},
+        ended=ended,
     )
 
 

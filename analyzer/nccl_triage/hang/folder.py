@@ -123,7 +123,7 @@ def _stacks(reply: HostReply, host: Mapping[str, Any]) -> Iterator[tuple[str, st
 
 def manifest(job: str, hosts: Sequence[tuple[HostReply, list[dict[str, Any]]]], whole: bool = False) -> dict[str, Any]:
     """Return what ``hang.json`` says."""
-    told = [_host(reply, ranks) for reply, ranks in hosts]
+    told = [_host(reply, ranks, job) for reply, ranks in hosts]
     empty = [host for host in told if not host["ranks"]]
     if whole and len(empty) == 1 and not any(host["problem"] for host in told):
         # All hosts have answered: what is nowhere was on the one that has none.
@@ -139,7 +139,7 @@ def manifest(job: str, hosts: Sequence[tuple[HostReply, list[dict[str, Any]]]], 
     }
 
 
-def _host(reply: HostReply, ranks: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+def _host(reply: HostReply, ranks: Sequence[Mapping[str, Any]], job: str) -> dict[str, Any]:
     states: dict[int, list[dict[str, Any]]] = {}
     for sample in reply.samples:
         kept = {key: value for key, value in sample.items() if key not in ("answer", "pid", "stacks", "number")}
@@ -148,11 +148,14 @@ def _host(reply: HostReply, ranks: Sequence[Mapping[str, Any]]) -> dict[str, Any
         {**{key: value for key, value in one.items() if key not in _PASSED_OVER}, "samples": states.get(one["pid"], [])}
         for one in ranks
     ]
+    told = reply.found.get("ended", {}).get(job, {})
+    ended = {int(rank): code for rank, code in told.items()} if ranks else {}
     return {
         "host": reply.name,
         "problem": reply.problem,
         "ranks": shown,
-        "without_process": _without_process(ranks),
+        "without_process": sorted({*_without_process(ranks), *ended}),
+        "exit_codes": {str(rank): code for rank, code in sorted(ended.items()) if code is not None},
         "unseen": [{"what": note.get("what"), "why": said(note, "en")} for note in reply.unseen],
     }
 
@@ -183,6 +186,12 @@ def missing_ranks(hosts: Sequence[Mapping[str, Any]]) -> list[int]:
     return [rank for rank in range(world) if rank not in numbers]
 
 
+_ENDS = (
+    "rank {ranks} has no process on {host} any more",
+    "rank {ranks} has no process on {host} any more: it ended with exit code {code}",
+)
+
+
 def notes(made: Mapping[str, Any], replies: Sequence[HostReply], lang: str, whole: bool = False) -> list[str]:
     """Return what a person should know of what is missing, the most important first; ``whole``: all hosts were asked."""
     found = [messages.fill("the job went on between the two samples", {}, lang)] if made["advanced"] else []
@@ -191,9 +200,12 @@ def notes(made: Mapping[str, Any], replies: Sequence[HostReply], lang: str, whol
             began = any(one["samples"] for one in host["ranks"])
             template = "{host} stopped answering: {why}" if began else "{host} did not answer: {why}"
             found.append(messages.fill(template, {"host": host["host"], "why": host["problem"]}, lang))
-        if host["without_process"]:
-            values = {"host": host["host"], "ranks": spans(host["without_process"])}
-            found.append(messages.fill("rank {ranks} has no process on {host} any more", values, lang))
+        alike: dict[int | None, list[int]] = {}
+        for rank in host["without_process"]:
+            alike.setdefault(host["exit_codes"].get(str(rank)), []).append(rank)
+        for code, ranks in alike.items():
+            values = {"host": host["host"], "ranks": spans(ranks), "code": code}
+            found.append(messages.fill(_ENDS[code is not None], values, lang))
     told = {rank for host in made["hosts"] for rank in host["without_process"]}
     elsewhere = [rank for rank in made["missing_ranks"] if rank not in told]
     if elsewhere:

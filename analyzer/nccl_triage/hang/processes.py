@@ -1,7 +1,8 @@
 """The processes of this host, read from /proc: which of them are ranks, and of which job.
 
 A rank is known by what its launcher gave it: RANK and LOCAL_RANK (torchrun, accelerate, DeepSpeed), the variables of Open MPI,
-PMI and Slurm, or the title ``ray::``. /proc shows the variables that a process was started with, not those that it has set.
+PMI and Slurm, or the title ``ray::``. /proc shows the variables that a process was started with, not those that it has set;
+workers of Ray and children of multiprocessing number themselves, so that theirs are read as they are now, where that is allowed.
 Children inherit them, so the topmost Python process is the rank, and those below it (data loader workers) are its workers.
 """
 
@@ -14,6 +15,8 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+
+from nccl_triage.hang import environment
 
 #: Clock ticks of a second, in which /proc counts.
 TICKS = os.sysconf("SC_CLK_TCK")
@@ -39,6 +42,8 @@ _INTERNAL = frozenset({"HOME", "XDG_CACHE_HOME"})
 _MOST, _COMMAND = 1 << 20, 300
 _SHELLS = frozenset({"bash", "sh", "dash", "zsh", "fish", "tini", "dumb-init", "sleep", "sshd", "srun", "mpirun", "mpiexec", "orted", "prted"})  # fmt: skip
 _RAY = "ray::"
+#: A word of the command line of children that multiprocessing starts anew.
+_SPAWNED = "--multiprocessing-fork"
 _PYTHON = re.compile(r"python|pypy|ray::")
 #: Titles of Ray's workers that do nothing, and of what reads this.
 _IDLE = re.compile(r"ray::(?:IDLE|Prober\b|Relay\b)")
@@ -98,24 +103,90 @@ def read_process(pid: int, root: Path = Path("/proc")) -> HostProcess | None:
     exe = ""
     with contextlib.suppress(OSError):
         exe = (folder / "exe").readlink().name
-    variables = dict(_variables(_read(folder / "environ")))
+    variables = dict(_kept(entry.partition("=")[::2] for entry in _read(folder / "environ").split("\0")))
+    if words[0].startswith(_RAY) or _SPAWNED in words:
+        variables.update(_kept(environment.current(pid)))
     python = bool(_PYTHON.match(exe) or _PYTHON.match(words[0].rpartition("/")[2]))
     return HostProcess(pid, int(fields[1]), int(fields[19]), name, words, variables, python)
 
 
-def _read(path: Path) -> str:
+#: Fields of /proc/PID/stat behind the name: state, parent, start, where the code is (1 or 0 where that is not shown), exit code.
+_STATE, _PARENT, _STARTED, _CODE, _EXIT = 0, 1, 19, 23, 49
+
+
+def _stat(pid: int | str, root: Path) -> tuple[str, list[str]]:
+    """Return name and fields of a process, no fields where it is gone."""
+    name, _, rest = _read(root / str(pid) / "stat").partition("(")[2].rpartition(")")
+    fields = rest.split()
+    return name, fields if len(fields) > _EXIT else []
+
+
+def ended(
+    ranks: Iterable[JobRank], processes: Mapping[int, HostProcess], root: Path = Path("/proc")
+) -> dict[int, int | None]:
+    """Return the ranks of a job that have ended beside those that live here, each with its exit code (negative: a signal).
+
+    A process that ended stays, without its variables, until its parent asks how. Its place among the children of the parent
+    tells its rank, as long as those that live have theirs in order. A parent that asks and ends the job if any rank fails, as
+    torchrun does, and that is still there, tells that the ranks it has no more ended with 0.
+    """
+    by_parent: dict[int, list[JobRank]] = defaultdict(list)
+    for one in ranks:
+        if one.rank is not None:
+            by_parent[one.process.parent].append(one)
+    found: dict[int, int | None] = {}
+    for parent, those in by_parent.items():
+        launcher = processes.get(parent)
+        if launcher is None:
+            continue
+        found.update(_unasked(parent, those, root))
+        if launcher.python and all("TORCHELASTIC_RUN_ID" in one.process.variables for one in those):
+            found.update({rank: 0 for rank in _ranks_of_agent(those) if rank not in found})
+    return found
+
+
+def _unasked(parent: int, those: list[JobRank], root: Path) -> Iterator[tuple[int, int | None]]:
+    """Yield the ranks whose end their parent has not asked for."""
+    living = {one.process.pid: one for one in those}
+    names = {one.process.name for one in those}
+    children: list[tuple[int, int, list[str]]] = []
+    for entry in root.iterdir() if len({one.world for one in those}) == 1 else ():
+        name, fields = _stat(entry.name, root) if entry.name.isdigit() else ("", [])
+        ours = bool(fields) and int(fields[_PARENT]) == parent and name in names
+        if ours and (int(entry.name) in living or fields[_STATE] == "Z"):
+            children.append((int(fields[_STARTED]), int(entry.name), fields))
+    children.sort(key=lambda child: child[:2])
+    bases = {living[pid].rank - at for at, (_, pid, _) in enumerate(children) if pid in living}  # type: ignore[operator]
+    if len(bases) != 1:
+        return
+    # What hides where the code of those that live is hides exit codes, too.
+    shown = all(int(fields[_CODE]) > 1 for _, pid, fields in children if pid in living)
+    world, base = those[0].world, bases.pop()
+    for at, (_, pid, fields) in enumerate(children):
+        if pid not in living and 0 <= base + at < (world or 1 << 20):
+            status = int(fields[_EXIT])
+            yield base + at, (-(status & 0x7F) if status & 0x7F else status >> 8) if shown else None
+
+
+def _ranks_of_agent(those: list[JobRank]) -> list[int]:
+    """Return the ranks that an agent has started and that are no more among its processes."""
+    here, first = those[0].here or 0, those[0]
+    if first.local is None or first.rank is None or here > 1024:
+        return []
+    base, living = first.rank - first.local, {one.rank for one in those}
+    return [rank for rank in range(base, base + here) if rank not in living]
+
+
+def _read(path: Path, most: int = _MOST) -> str:
     try:
         with path.open("rb") as file:
-            return file.read(_MOST).decode("utf-8", "replace")
+            return file.read(most).decode("utf-8", "replace")
     except OSError:
         return ""
 
 
-def _variables(text: str) -> Iterator[tuple[str, str]]:
-    for entry in text.split("\0"):
-        name, found, value = entry.partition("=")
-        if found and KEPT.fullmatch(name):
-            yield name, value
+def _kept(variables: Iterable[tuple[str, str]]) -> Iterator[tuple[str, str]]:
+    return ((name, value) for name, value in variables if KEPT.fullmatch(name))
 
 
 def shown_variables(process: HostProcess) -> dict[str, str]:
@@ -162,10 +233,12 @@ def jobs(processes: Mapping[int, HostProcess]) -> dict[str, list[JobRank]]:
     found: dict[str, list[JobRank]] = defaultdict(list)
     for own, those in members.items():
         found[own.job] += _ranks(own, those, processes)
-    for job, ranks in list(found.items()):
-        # In a pod of Kubernetes, everything has the RANK of the pod; torchrun gives the ranks a LOCAL_RANK besides.
-        if any(one.local is not None for one in ranks):
-            found[job] = [one for one in ranks if one.local is not None]
+    for job in found:
+        # In a pod of Kubernetes, everything has the RANK of the pod; torchrun gives the ranks a LOCAL_RANK besides. Of Ray's
+        # workers, those that direct the others have no number.
+        numbered = [one for one in found[job] if one.rank is not None or not one.process.title.startswith(_RAY)]
+        found[job] = numbered or found[job]
+        found[job] = [one for one in found[job] if one.local is not None] or found[job]
     return {job: sorted(ranks, key=_order) for job, ranks in sorted(found.items()) if ranks}
 
 
@@ -188,11 +261,12 @@ class _Identity:
 def _identity(process: HostProcess, processes: Mapping[int, HostProcess]) -> _Identity | None:
     given = process.variables
     if process.title.startswith(_RAY):
-        # The program itself numbers them, if at all: each worker may be a rank. Forked children keep the title.
+        # The program itself numbers them, if at all: each worker may be a rank. Forked children keep title and variables.
         top = [process, *(one for one in ancestors(processes, process) if one.title.startswith(_RAY))][-1]
         if _IDLE.match(top.title) or "RAY_JOB_ID" not in given:  # the agents of a node belong to no job
             return None
-        return _Identity(_ray_job(top, processes), f"{_RAY}{top.pid}", None, None, None, None)
+        own, size, place, beside = (_number(given.get(name)) for name in _LAUNCHERS[0])
+        return _Identity(_ray_job(top, processes), f"{_RAY}{top.pid}", own, place, size, beside)
     for rank, world, local, here in _LAUNCHERS:
         number = _number(given.get(rank))
         if number is not None:
@@ -263,7 +337,7 @@ def _beside(process: HostProcess, own: _Identity) -> list[int]:
 
 
 def of_pids(processes: Mapping[int, HostProcess], pids: Iterable[int]) -> dict[str, list[JobRank]]:
-    """Return the jobs to which processes belong: as ranks, as workers of ranks, or as launchers above them.
+    """Return the jobs to which processes belong: as ranks, as workers of ranks, as launchers above them, or as drivers of Ray.
 
     A process that belongs to none, such as the parent of ``multiprocessing``, is taken with the Python processes below it.
     """
@@ -271,6 +345,10 @@ def of_pids(processes: Mapping[int, HostProcess], pids: Iterable[int]) -> dict[s
     found: dict[str, list[JobRank]] = {}
     for pid in pids:
         if pid not in processes:
+            continue
+        driven = _driven(processes[pid], every)
+        if driven is not None:
+            found.update(driven)
             continue
         own = next((job for job, ranks in every.items() if any(_belongs(pid, one, processes) for one in ranks)), None)
         if own is not None:
@@ -284,3 +362,39 @@ def of_pids(processes: Mapping[int, HostProcess], pids: Iterable[int]) -> dict[s
 def _belongs(pid: int, one: JobRank, processes: Mapping[int, HostProcess]) -> bool:
     members = [one.process, *one.workers, *ancestors(processes, one.process)]
     return any(pid == each.pid for each in members)
+
+
+#: The log of a program that has called ``ray.init``: its name begins with the number of the job, as the driver's own id does.
+_DRIVER = re.compile(r"/(?P<session>session_[^/]+)/logs/python-core-driver-(?P<job>[0-9a-f]{8})f{16,}_\d+\.log$")
+#: A worker may have been started before any job. What it prints begins with the job that it was given then.
+_NO_JOB, _GIVEN = "f" * 8, re.compile(r"^:job_id:([0-9a-f]{8})$", re.M)
+
+
+def _driven(process: HostProcess, every: Mapping[str, list[JobRank]]) -> dict[str, list[JobRank]] | None:
+    """Return the job of Ray that a process drives, with the workers of this job here; None where it drives none."""
+    for entry in _entries(f"/proc/{process.pid}/fd"):
+        with contextlib.suppress(OSError):
+            log = _DRIVER.search(str(entry.readlink()))
+            if log is not None:
+                job = ray_job(log["session"])
+                ranks = [one for one in every.get(job, ()) if _ray_number(one.process) in (None, log["job"])]
+                return {job: ranks} if ranks else None
+    return None
+
+
+def _ray_number(process: HostProcess) -> str | None:
+    """Return the number of the job for which a worker of Ray works, if it is known."""
+    number = process.variables.get("RAY_JOB_ID", _NO_JOB)
+    if number != _NO_JOB:
+        return number
+    output = Path(f"/proc/{process.pid}/fd/1")
+    # To open a pipe may take long, and to read it takes what is in it.
+    given = _GIVEN.search(_read(output, 4096)) if output.is_file() else None
+    return given[1] if given is not None else None
+
+
+def _entries(folder: str) -> list[Path]:
+    try:
+        return list(Path(folder).iterdir())
+    except OSError:
+        return []

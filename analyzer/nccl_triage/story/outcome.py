@@ -302,6 +302,13 @@ def _gave_up_waiting(end: _End) -> Grounds | None:
     return by(end.bad[0]) if end.bad and _is_wait(end.bad[0]) else None
 
 
+@RULES.condition("rank-found-gone")
+def _rank_found_gone(end: _End) -> Grounds | None:
+    others = any(event.fields.get("state") != "gone" for event in end.view.telling(examined="hang"))
+    found_gone = bool(end.bad) and all(event.fields.get("examined") == "gone" for event in end.bad)
+    return by(end.bad[0]) if found_gone and others else None
+
+
 @RULES.condition("failure-counts")
 def _failure_counts(end: _End) -> Grounds | None:
     return by(end.bad[0]) if end.bad else None

@@ -5,7 +5,7 @@ It is read without trust in its form: the folder may have come from anywhere.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from nccl_triage.observations.store import SourceInfo
@@ -47,14 +47,34 @@ def _host(host: Mapping[str, Any]) -> Iterator[str]:
         if last.get("gone") is True:
             state = "gone"
         else:
-            state = f"{_word(last.get('state'))} wchan={_word(last.get('wchan'))} gpu={'no' if last.get('gpu') is False else 'yes'}"
+            state = f"{_word(last.get('state'))} wchan={_place(last)} gpu={'no' if last.get('gpu') is False else 'yes'}"
+            state += _processor(samples[-2:])
         pid = _whole(one.get("pid"))
         numbers = "".join(f"{word} " for word in told)
         yield f"{_HEAD} host={name} pid={pid} {numbers}state={state} runs: {_text(one.get('command'))}"
     missing = host.get("without_process")
+    codes = host.get("exit_codes")
     for rank in missing if isinstance(missing, list) else ():
         if _whole(rank) is not None:
-            yield f"{_HEAD} rank {rank} has no process left on {name}"
+            code = codes.get(str(rank)) if isinstance(codes, dict) else None
+            ended = f", status={code}" if type(code) is int and abs(code) < 256 else ""
+            yield f"{_HEAD} rank {rank} has no process left on {name}{ended}"
+
+
+def _place(sample: Mapping[str, Any]) -> str:
+    """Return where the kernel has a process wait: its function, or the number of the system call where that is hidden."""
+    call = str(sample.get("syscall") or "").partition(" ")[0]
+    return _word(sample.get("wchan") or (f"syscall_{call}" if call.isdecimal() else None))
+
+
+def _processor(samples: Sequence[Mapping[str, Any]]) -> str:
+    """Return which share of a processor a process took between two samples."""
+    told = [(one.get("time"), one.get("cpu_seconds")) for one in samples]
+    if len(told) < 2 or not all(isinstance(value, (int, float)) for pair in told for value in pair):
+        return ""
+    (before, used), (after, more) = told
+    passed = after - before  # type: ignore[operator]
+    return f" cpu={min(max((more - used) / passed, 0.0), 1e3):.2f}" if passed > 0 else ""  # type: ignore[operator]
 
 
 def _whole(value: object) -> int | None:

@@ -249,6 +249,8 @@ def _elsewhere(case: Case) -> Fact | None:
         return None  # the stages of a pipeline stand at different lines anyway
     if len(places) != 2:
         return None  # many places are those of a pipeline, or of ranks that are tearing down
+    if len(case.value("progress.silent_ranks") or ()) == 1:
+        return None  # those at another line wait in another group, where the one that says nothing is missing
     odd = minority({rank: frame for rank, (frame, _) in frames.items()}, case.presence.unheard())
     return Fact(sorted(odd), [frames[rank][1] for rank in odd][:3])
 

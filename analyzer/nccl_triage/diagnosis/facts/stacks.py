@@ -11,11 +11,13 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple
 
 from nccl_triage.diagnosis.case import Case, Fact, fact
+from nccl_triage.diagnosis.facts.hang import AT_WORK, SLEEPS
 from nccl_triage.engine.schema import Activity
 from nccl_triage.lazy_regex import lazily
 from nccl_triage.numbers import whole
 from nccl_triage.observations.event import Event
 from nccl_triage.parsers.stacks import SIGNATURE, is_standard
+from nccl_triage.recorder.lines import spans
 
 #: Packages whose frames do not belong to the job's own code.
 _PACKAGES = frozenset(
@@ -40,6 +42,10 @@ _PACKAGES = frozenset(
     ]
 )
 _LINE = lazily(r":\d+\)$")
+#: Activities of processes that meet others in a call, so that all of a group should be in the same one.
+_MEETS = frozenset({"collective", "rendezvous"})
+#: Calls between two ranks: one sends what the other receives.
+_BETWEEN_TWO = lazily(r"^(?:batch_isend_irecv|i?(?:send|recv)(?:_object_list)?|_?p2p\w*)$")
 #: The activity of a worker of a data loader.
 WORKER = "data-worker"
 #: The activity of a process that waits for work.
@@ -52,7 +58,7 @@ class StackReading(NamedTuple):
     """What the frames of a stack tell.
 
     ``frames`` have the form ``function (path:line)``, innermost first. ``decides`` is the index of the frame that tells the
-    activity, and ``own`` that of the innermost frame of the job's own code.
+    activity, and ``own`` that of the innermost frame of the job's own code. ``call`` is the collective that was called.
     """
 
     frames: tuple[str, ...]
@@ -62,6 +68,7 @@ class StackReading(NamedTuple):
     generates: bool
     shown: str
     place: str | None
+    call: str | None
 
 
 class Stack(NamedTuple):
@@ -102,6 +109,22 @@ class Stack(NamedTuple):
     def place(self) -> str | None:
         """The innermost function of the job's own code, without its line."""
         return self.read.place
+
+    @property
+    def call(self) -> str | None:
+        """The collective in which the process waits; sends and receives are one."""
+        return self.read.call
+
+    @property
+    def line(self) -> str | None:
+        """The line of the job's own code at which the process waits, if it waits for no GPU: then it is not ahead of one."""
+        return self.read.frames[self.read.own] if self.busy and self.read.own is not None else None
+
+    @property
+    def called(self) -> str:
+        """The collective in which the process waits, and the line that called it."""
+        own = self.read.frames[self.read.own] if self.read.own is not None else None
+        return f"{self.call} ({own.rpartition('(')[2]}" if self.call and own else self.shown
 
     @property
     def shown(self) -> str:
@@ -146,15 +169,11 @@ def _last_stacks(case: Case) -> Fact | None:
     return Fact(list(last.values()), [one.event for one in last.values()][:2]) if last else None
 
 
-#: Where the kernel has a process sleep that asked for it (``time.sleep``), or that waits for a child.
-_SLEEPS = frozenset({"hrtimer_nanosleep", "do_nanosleep", "common_nsleep", "do_wait"})
-
-
 def _busy(case: Case) -> dict[tuple[str, int | None], set[str]]:
     """Return the processes that wait for no GPU, by what was seen of them while they hung: pid or rank -> hosts."""
     found: dict[tuple[str, int | None], set[str]] = defaultdict(set)
     for event in case.telling("host", "pid", examined="hang"):
-        if event.fields.get("gpu") == "no" or event.fields.get("wchan") in _SLEEPS:
+        if event.fields.get("gpu") == "no" or event.fields.get("wchan") in SLEEPS:
             for name in ("pid", "rank"):
                 found[name, whole(event.fields.get(name))].add(event.fields["host"])
     return found
@@ -185,13 +204,41 @@ def alone(case: Case) -> list[Stack]:
 def apart(case: Case) -> tuple[list[Stack], list[Stack]]:
     """Return the minority that waits at another place in the code than the majority, and the majority.
 
-    Places differ if only one of them is below ``generate``, or if the functions of the job's own code differ. Other lines of
-    the same function are the same place. Both lists are empty if any process does not wait.
+    Places differ if only one of them is below ``generate``, or if the functions of the job's own code differ, or the
+    collectives that they call. Other lines of the same function are the same place for processes that may run ahead of a GPU.
+    Both lists are empty if any process does not wait.
     """
     found = of_case(case)
     if not all(one.waits for one in found):
         return [], []
-    return _parted(found, lambda one: one.generates) or _parted(found, lambda one: one.place) or ([], [])
+    ways: tuple[Callable[[Stack], object], ...] = (
+        lambda one: one.generates,
+        lambda one: one.place,
+        lambda one: one.call,
+        lambda one: one.line,
+    )
+    return next((parted for way in ways if (parted := _parted(found, way)) is not None), ([], []))
+
+
+def calls(case: Case) -> list[list[Stack]]:
+    """Return the processes by the collective in which they wait, most first, if all wait in one and not in the same."""
+    found = of_case(case)
+    by_call: dict[str | None, list[Stack]] = defaultdict(list)
+    for one in found:
+        by_call[one.call].append(one)
+    differ = len(by_call) > 1 and None not in by_call and all(one.waits for one in found)
+    return sorted(by_call.values(), key=lambda those: -len(those)) if differ else []
+
+
+def at_odds(case: Case) -> list[Stack]:
+    """Return the processes in other collectives than most are; both of two, since either may be wrong."""
+    groups = calls(case)
+    if not groups:
+        return []
+    others = [one for those in groups[1:] for one in those]
+    if len(groups[0]) == len(groups[1]):
+        return [*groups[0], *others] if len(others) == 1 else []
+    return others if len(others) <= len(groups[0]) else []
 
 
 def _parted(stacks: Sequence[Stack], place: Callable[[Stack], object]) -> tuple[list[Stack], list[Stack]] | None:
@@ -221,7 +268,18 @@ def _read(frames: tuple[str, ...], table: Iterable[Activity]) -> StackReading:
         generates=any(_GENERATES.search(frame) for frame in frames),
         shown=" < ".join(frames[number] for number in numbers),
         place=_LINE.sub("", frames[own]) if own is not None else None,
+        call=_call(frames[decides:own], activity) if activity is not None and activity.id in _MEETS else None,
     )
+
+
+def _call(frames: Sequence[str], activity: Activity) -> str | None:
+    """Return the function of the activity that the job's own code called: the outermost one."""
+    called = [
+        frame.partition(" (")[0].rpartition(".")[2] for frame in frames if activity.frame.search(frame) is not None
+    ]
+    if not called:
+        return None
+    return "send or recv" if _BETWEEN_TWO.match(called[-1]) else called[-1]
 
 
 def _is_own(frame: str) -> bool:
@@ -261,7 +319,7 @@ def _diverging(case: Case) -> Fact | None:
     found = of_case(case)
     inside = [one for one in found if one.waits]
     outside = [one for one in found if not one.waits]
-    meets = {"collective", "rendezvous"}.intersection(kinds(inside))
+    meets = _MEETS.intersection(kinds(inside))
     return _told(len(outside), outside, inside) if meets else None
 
 
@@ -288,6 +346,18 @@ def _elsewhere_moved(case: Case) -> Fact | None:
     away, waiting = elsewhere(case)
     moved = [one for one in away if one.moved]
     return _told(len(moved), moved, waiting)
+
+
+@fact("stacks.elsewhere_runs", "how many of them took half a processor or more between the two looks at them")
+def _elsewhere_runs(case: Case) -> Fact | None:
+    away, waiting = elsewhere(case)
+    runs = {
+        whole(event.fields.get("pid"))
+        for event in case.telling("host", "pid", "cpu", examined="hang")
+        if (event.number("cpu") or 0.0) >= AT_WORK
+    }
+    running = [one for one in away if one.event.context.pid in runs]
+    return _told(len(running), running, waiting)
 
 
 @fact("stacks.waiting", "how many wait meanwhile")
@@ -332,10 +402,37 @@ def _apart_generating(case: Case) -> Fact | None:
     return _told(True, minority, rest) if minority and minority[0].generates != rest[0].generates else None
 
 
+#: Collectives that a sentence names, and ranks or pids of each.
+_CALLS, _NAMES = 4, 8
+
+
+@fact(
+    "stacks.calls",
+    "the collectives in which the dumped processes wait and who in which, if all wait and not in the same",
+)
+def _calls(case: Case) -> Fact | None:
+    groups = calls(case)
+    told = [f"{whose(case, those)} in {those[0].called}" for those in groups[:_CALLS]]
+    more = [f"and {len(groups) - _CALLS} more"] if len(groups) > _CALLS else []
+    # The line of the fewest proves most.
+    return _told(", ".join([*told, *more]), [those[0] for those in reversed(groups)])
+
+
+def whose(case: Case, those: Sequence[Stack]) -> str:
+    """Return processes in words: ``rank 0-2``, ``pid 812``, or how many they are."""
+    ranks = [rank for one in those if (rank := case.rank(one.event)) is not None]
+    pids = [pid for one in those if (pid := one.event.context.pid) is not None]
+    if len(ranks) == len(those):
+        return f"rank {spans(sorted(ranks))}"
+    return (
+        f"pid {', '.join(map(str, sorted(pids)))}" if len(pids) == len(those) <= _NAMES else f"{len(those)} processes"
+    )
+
+
 @fact("stacks.together", "how many are in the same place, if all dumped ones are")
 def _together(case: Case) -> Fact | None:
     found = of_case(case)
-    places = {(one.activity.id if one.activity else None, one.place) for one in found}
+    places = {(one.activity.id if one.activity else None, one.place, one.call, one.line) for one in found}
     return _told(len(found), found) if len(found) > 1 and len(places) == 1 and found[0].waits else None
 
 
