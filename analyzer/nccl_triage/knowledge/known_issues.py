@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
 from typing import NamedTuple
 
+from nccl_triage.engine import cache as cache_files
 from nccl_triage.engine.fields import identifier
 from nccl_triage.engine.nodes import Node
 from nccl_triage.engine.pattern import Pattern
@@ -137,14 +137,13 @@ def _issue(node: Node, program: str, name: str) -> KnownIssue:
 
 
 @cache
-def _literals() -> tuple[tuple[Anchors, KnownIssue], ...]:
+def _anchored() -> tuple[tuple[Anchors, KnownIssue], ...]:
     """Return every issue with the literals of which each of its messages has one."""
-    issues = shipped().values()
-    digest = hashlib.sha256("\0".join(issue.matches.source for issue in issues).encode()).hexdigest()
-    table = AnchorTable(digest)
+    table = AnchorTable(reading.digest("known_issues"))
     found = []
-    for issue in issues:
-        anchors = table.of(Node(issue.matches.source, *_place(issue.where)))
+    for issue in shipped().values():
+        path, _, line = issue.where.rpartition(":")
+        anchors = table.of(Node(issue.matches.source, path, int(line)))
         if anchors is None:
             raise RuleError("the pattern requires no literal", where=issue.where)
         found.append((anchors, issue))
@@ -152,19 +151,36 @@ def _literals() -> tuple[tuple[Anchors, KnownIssue], ...]:
     return tuple(found)
 
 
-def _place(where: str) -> tuple[str, int]:
-    path, _, line = where.rpartition(":")
-    return path, int(line)
+@cache
+def _literals() -> tuple[frozenset[str], frozenset[str]]:
+    """Return the literals of all issues, those of any case apart: few messages hold one, so few jobs need the issues."""
+    entry = cache_files.name("known_issue_literals", reading.digest("known_issues"))
+    known = (cache_files.read_table(entry) or {}).get("literals")
+    if isinstance(known, list) and len(known) == 2 and all(isinstance(part, list) for part in known):
+        return frozenset(map(str, known[0])), frozenset(map(str, known[1]))
+    exact, caseless = (
+        frozenset(text for anchors, _ in _anchored() if anchors.caseless == any_case for text in anchors.texts)
+        for any_case in (False, True)
+    )
+    cache_files.write_table(entry, {"literals": [sorted(exact), sorted(caseless)]})
+    return exact, caseless
 
 
 def of(text: str, versions: Mapping[str, Sequence[str]]) -> list[KnownIssue]:
     """Return the issues whose message a text holds and that the stated versions may have."""
     text = text[:MAX_TEXT]
     lowered = text.lower()
+    exact, caseless = _literals()
+    if not (_holds(text, exact) or _holds(lowered, caseless)):
+        return []
     return [
         issue
-        for anchors, issue in _literals()
-        if any(literal in (lowered if anchors.caseless else text) for literal in anchors.texts)
+        for anchors, issue in _anchored()
+        if _holds(lowered if anchors.caseless else text, anchors.texts)
         and issue.matches.search(text)
         and issue.open_in(versions)
     ]
+
+
+def _holds(text: str, literals: Iterable[str]) -> bool:
+    return any(literal in text for literal in literals)
