@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+from typing import Any
+
 from nccl_triage.render.markdown_text import plain
 from nccl_triage.render.similar import is_address
 from nccl_triage.render.text_page import TextPage
@@ -9,9 +12,17 @@ from nccl_triage.render.words import Document, Lang, pick, place, word
 
 
 def say_first(page: TextPage, document: Document) -> None:
-    """Add the first issue on one line, with its address."""
+    """Add the first issue on one line, with its address; of one that is mended in the first place, the address alone."""
     for one in (document.get("known_issues") or [])[:1]:
-        page.say(2, word("known_issue", page.lang), f"{pick(one, 'says', page.lang)} {one.get('url')}")
+        told = any(one.get("url") in (fix.get("references") or []) for fix in _first_repairs(document))
+        text = str(one.get("program")) if told else pick(one, "says", page.lang)
+        page.say(2, word("known_issue", page.lang), f"{text} {one.get('url')}")
+
+
+def _first_repairs(document: Document) -> Sequence[Mapping[str, Any]]:
+    diagnoses = document.get("diagnoses") or []
+    diagnosed = document.get("verdict") == "diagnosed"
+    return (diagnoses[0].get("fixes") or [])[:1] if diagnosed and diagnoses else []
 
 
 def say_all(page: TextPage, document: Document) -> None:
