@@ -49,8 +49,9 @@ def labels() -> dict[str, PublicThread]:
         record: dict[str, Any] = orjson.loads(line)
         if record["url"] and record["cause"] != "healthy":
             why = str((record.get("culprit") or {}).get("why") or "")
+            helped = str((record.get("helped") or {}).get("what") or "")
             found[record["id"]] = PublicThread(
-                record["url"], record["cause"], why, str(record.get("confirmed_by") or "")
+                record["url"], record["cause"], why, str(record.get("confirmed_by") or ""), helped
             )
     return found
 

@@ -397,6 +397,7 @@ def main() -> int:
         "docs/configuration.md": configuration_page(),
         "docs/variables.md": knowledge_pages.variables_page(),
         "docs/symptoms.md": knowledge_pages.symptoms_page(),
+        "docs/known-issues.md": knowledge_pages.known_issues_page(),
         "docs/timeouts.md": knowledge_pages.timeouts_page(),
         "docs/codes.md": knowledge_pages.codes_page(),
         "docs/sharing.md": sharing_page(),

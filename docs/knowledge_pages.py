@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from itertools import groupby
 
-from nccl_triage.knowledge import catalogue, timeouts, variables
+from nccl_triage.knowledge import catalogue, known_issues, timeouts, variables
 from nccl_triage.knowledge.entries import CodeTable, Variable
 from nccl_triage.render.markdown_text import code, plain, table
 
@@ -93,6 +93,30 @@ def symptoms_page() -> str:
                 f"- {plain(item.means['en'])}",
             ]
             lines += [f"- Look at: {plain(item.look['en'])}", *([f"- May come from: {causes}."] if causes else []), ""]
+    return "\n".join(lines)
+
+
+def known_issues_page() -> str:
+    """Return docs/known-issues.md: what goes wrong in which program, what mends it and what avoids it."""
+    lines = [_MADE.format(where="rules/known_issues"), "# Known issues", ""]
+    lines += [
+        "A report names a known issue where a message of its evidence, or one of its telling lines, has the issue's shape "
+        "and no version in the log says that it is already mended. *Mended in* is the first release without it, where one "
+        "is known. `nccl-triage explain ID` prints the same.",
+        "",
+    ]
+    for name, items in groupby(known_issues.shipped().values(), key=lambda issue: issue.name):
+        rows = [
+            [
+                code(issue.id),
+                plain(issue.title["en"]),
+                issue.mended_in or "-",
+                plain(issue.avoid["en"]) if issue.avoid else "-",
+                f"[{issue.how_known}]({issue.url})",
+            ]
+            for issue in items
+        ]
+        lines += [f"## {name}", "", *_whole(rows, ["id", "what goes wrong", "mended in", "until then", "source"]), ""]
     return "\n".join(lines)
 
 

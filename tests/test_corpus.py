@@ -13,6 +13,7 @@ from nccl_triage import diagnose
 from nccl_triage.engine.schema import RuleSet
 from nccl_triage.evaluation import cases, run, suite
 from nccl_triage.evaluation.score import measure
+from nccl_triage.knowledge.known_issues import HOW_KNOWN
 from nccl_triage.render import render
 
 CORPUS = Path(__file__).parents[1] / "corpus"
@@ -59,6 +60,15 @@ def test_recordings_tell_how_they_were_made_and_are_many() -> None:
 def test_re_enactments_name_their_thread() -> None:
     for entry in records("written"):
         assert str(entry.get("url") or "").startswith("http") or entry["basis"] == "seed", entry["id"]
+
+
+def test_what_helped_in_a_thread_can_be_looked_up() -> None:
+    told = [entry["helped"] for entry in records("written") if "helped" in entry]
+    assert len(told) >= 15
+    for helped in told:
+        assert set(helped) == {"what", "how_known", "url"}
+        assert helped["how_known"] in HOW_KNOWN
+        assert helped["url"].startswith("https://")
 
 
 def test_nothing_of_the_recording_machine_is_left() -> None:

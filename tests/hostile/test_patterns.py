@@ -16,6 +16,7 @@ import nccl_triage
 from nccl_triage.engine.match import MAX_MATCH
 from nccl_triage.engine.schema import RuleSet
 from nccl_triage.ingest.blocks import MAX_LINE
+from nccl_triage.knowledge import known_issues
 from nccl_triage.redaction.names import contexts
 from nccl_triage.redaction.secret_kinds import secrets
 from tests.hostile.attacks import attacks
@@ -104,6 +105,14 @@ def test_layouts(rules: RuleSet) -> None:
     """A path is as long as six names of files may be."""
     rows = rules.layouts.rows.values()
     assert sum(attack(row.id, row.pattern.compiled.search, row.pattern.source, 6 * 255) for row in rows) > 50
+
+
+def test_known_issues() -> None:
+    issues = known_issues.shipped().values()
+    assert (
+        sum(attack(one.id, one.matches.compiled.search, one.matches.source, known_issues.MAX_TEXT) for one in issues)
+        > 50
+    )
 
 
 def test_kinds_of_secrets() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from nccl_triage.engine.schema import RuleSet
+from nccl_triage.render import similar
 from nccl_triage.similar import describe
 from nccl_triage.similar.search import AlikeThread
 from nccl_triage.similar.threads import PublicThread
@@ -33,6 +34,18 @@ def test_what_nobody_confirmed_is_said_to_be_so(rules: RuleSet) -> None:
     told = entry(rules, "port-in-use")
     assert str(told["says"]).endswith("(judged by its log alone)")
     assert told["confirmed_by"] is None
+
+
+def test_what_helped_there_is_told_apart_from_what_it_was(rules: RuleSet) -> None:
+    thread = PublicThread("https://example.org/1", "port-in-use", "", "maintainer", "EFA installer 1.29 or later")
+    told = describe.entry(AlikeThread(thread, 0.5, SHARED), rules)
+    assert (told["helped"], told["helped_zh"]) == ("EFA installer 1.29 or later", "EFA installer 1.29 或更高版本")
+    assert "EFA" not in str(told["says"])
+    assert "helped there: EFA installer" in similar.text({"similar": [told]}, "en", False, None)
+    assert "在那里有效的办法：EFA installer" in "".join(similar.markdown({"similar": [told]}, "zh"))
+    nothing = entry(rules, "port-in-use")
+    assert (nothing["helped"], nothing["helped_zh"]) == (None, None)
+    assert "helped" not in similar.text({"similar": [nothing]}, "en", False, None)
 
 
 def test_a_log_that_does_not_show_its_cause_names_none(rules: RuleSet) -> None:

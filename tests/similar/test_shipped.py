@@ -48,7 +48,7 @@ def test_a_sample_of_the_logs_has_the_features_of_the_index(index: threads.Threa
 
 
 def test_every_reason_is_there_in_chinese_and_nothing_else(index: threads.ThreadIndex) -> None:
-    reasons = {thread.why for thread in index.threads if thread.why}
+    reasons = {text for thread in index.threads for text in (thread.why, thread.helped) if text}
     assert reasons == set(messages.table("threads")), "edit analyzer/nccl_triage/messages/threads.json"
 
 

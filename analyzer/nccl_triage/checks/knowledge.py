@@ -6,10 +6,12 @@ from collections.abc import Iterable
 
 from nccl_triage.checks.problem import RuleProblem
 from nccl_triage.engine import match
+from nccl_triage.engine.regex_repeats import may_explode
 from nccl_triage.engine.schema import RuleSet
-from nccl_triage.knowledge import catalogue, lookup, report_advice
+from nccl_triage.knowledge import catalogue, known_issues, lookup, report_advice
 from nccl_triage.knowledge.entries import Symptom, Text, Variable
 from nccl_triage.knowledge.judge import judge_variable
+from nccl_triage.knowledge.known_issues import KnownIssue
 from nccl_triage.knowledge.variables import Variables, shipped
 from nccl_triage.parsers.wrappers import PrefixReader
 
@@ -64,6 +66,27 @@ def symptom(item: Symptom, rules: RuleSet) -> list[RuleProblem]:
     return found + languages(item.where, item.id, (item.means, item.look))
 
 
+def known_issue(item: KnownIssue) -> list[RuleProblem]:
+    """Run the samples of a known issue, and check its expression, address and causes."""
+    found = [
+        _error(item.where, item.id, f"does not match its sample {text[:80]!r}")
+        for text in item.match_samples
+        if item not in known_issues.of(text, {})
+    ]
+    found += [
+        _error(item.where, item.id, f"matches what it must not: {text[:80]!r}")
+        for text in item.not_samples
+        if item in known_issues.of(text, {})
+    ]
+    if not (item.match_samples and item.not_samples):
+        found.append(_error(item.where, item.id, "needs a sample that matches and one that does not"))
+    if may_explode(item.matches.source):
+        found.append(_error(item.where, item.id, "its expression can take very long on some lines"))
+    if not item.url.startswith("https://"):
+        found.append(_error(item.where, item.id, f"{item.url!r} is not an https address"))
+    return found + languages(item.where, item.id, (item.title, item.avoid))
+
+
 def _unknown(where: str, name: str, what: str, names: Iterable[str], known: Iterable[str]) -> list[RuleProblem]:
     have = set(known)
     return [_error(where, name, f"names the unknown {what} {other!r}") for other in names if other not in have]
@@ -88,6 +111,8 @@ def check(rules: RuleSet, variables: Variables | None = None) -> list[RuleProble
             found += languages(code.where, name, (code.meaning,))
     for row in catalogue.symptoms().values():
         found += symptom(row, rules) + _unknown(row.where, row.id, "cause", row.causes, rules.causes)
+    for issue in known_issues.shipped().values():
+        found += known_issue(issue) + _unknown(issue.where, issue.id, "cause", issue.causes, rules.causes)
     for problem in catalogue.problems().values():
         found += languages(problem.where, problem.id, (problem.title, problem.first))
         leads = [name for name in problem.leads if lookup.exact(name, rules) is None]

@@ -83,7 +83,7 @@ def causes(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[
 
 def explainable(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem[Any]]:
     """Complete a topic, the id of a cause or a signature, or the name of a variable, an error number, an advice or a problem."""
-    named = _ids(ctx, ("causes", "signatures", "variables", "codes", "advice", "symptoms"))
+    named = _ids(ctx, ("causes", "signatures", "variables", "codes", "advice", "symptoms", "known_issues"))
     return _items(sorted({*TOPICS, *named}), incomplete)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from nccl_triage.diagnosis import placeholders
@@ -12,6 +12,7 @@ from nccl_triage.diagnosis.conditions import Conditions
 from nccl_triage.diagnosis.facts import software
 from nccl_triage.diagnosis.findings import Candidate
 from nccl_triage.diagnosis.weigh import VOTE_ID
+from nccl_triage.document import known_issues
 from nccl_triage.document.evidence import pair
 from nccl_triage.document.job import ray_address, scheduled
 from nccl_triage.document.verify_commands import job_place, ready_commands
@@ -49,7 +50,7 @@ class CauseAdvice:
 
     def __init__(self, case: Case, candidate: Candidate) -> None:
         self._case = case
-        self._weighed = candidate.weighed
+        self._candidate, self._weighed = candidate, candidate.weighed
         self._cause = candidate.weighed.cause
         self._conditions = Conditions(case)
         self._platform = software.platform(case)
@@ -61,14 +62,19 @@ class CauseAdvice:
         self._known = placeholders.command_words(case, candidate.culprits, self._events)
 
     def fixes(self) -> list[dict[str, Any]]:
-        """Return what mends the cause: first what a message of the job itself advises.
+        """Return what mends the cause: a known issue of its messages first, then what a message itself advises.
 
         A fix whose title names what the log does not tell is left out.
         """
+        issue = known_issues.of_cause(self._case, self._candidate)
         stated = self._stated()
         fitting = [fix for fix in self._cause.fixes if self._fits(fix.when, fix.title)]
         fixes = [fix for fix in fitting if not fix.otherwise] or fitting[:1]
-        return [*([self._quoted(stated)] if stated else []), *map(self._fix, fixes)]
+        return [
+            *([_remark(issue.repair, (issue.url,))] if issue is not None else []),
+            *([self._quoted(stated)] if stated else []),
+            *map(self._fix, fixes),
+        ]
 
     def next_check(self) -> dict[str, Any] | None:
         """Return the cheapest check that tells the cause from its rivals: the first one that fits."""
@@ -160,15 +166,7 @@ class CauseAdvice:
 
     @staticmethod
     def _quoted(says: str) -> dict[str, Any]:
-        return {
-            **pair("title", {language: text.format(says=says) for language, text in _SAYS.items()}),
-            "commands": [],
-            "env": {},
-            "caution": None,
-            "caution_zh": None,
-            "applies_to": None,
-            "references": [],
-        }
+        return _remark({language: text.format(says=says) for language, text in _SAYS.items()})
 
     def _stated(self) -> str | None:
         """Return the remedy that a message which proves the cause states itself, in its own words."""
@@ -176,6 +174,19 @@ class CauseAdvice:
         strong = [item for item in items if item.evidence.weight in _PROVING]
         told = (event for item in strong or items for event in item.events[:2])
         return next((found for event in told if (found := remedy(event))), None)
+
+
+def _remark(title: Text, references: Sequence[str] = ()) -> dict[str, Any]:
+    """Return a fix without commands."""
+    return {
+        **pair("title", title),
+        "commands": [],
+        "env": {},
+        "caution": None,
+        "caution_zh": None,
+        "applies_to": None,
+        "references": list(references),
+    }
 
 
 def remedy(event: Event) -> str | None:

@@ -17,6 +17,7 @@ from nccl_triage.document import (
     evidence,
     headline,
     incident,
+    known_issues,
     network,
     notes,
     other_runs,
@@ -53,6 +54,7 @@ def build(
     last_good = incident.last_good_step(diagnosis)
     remarks = notes.notes(case, diagnosis.verdict)
     alike = _similar(diagnosis) if similar else []
+    known = known_issues.describe(diagnosis)
     return {
         "schema_version": SCHEMA_VERSION,
         "tool": {"name": "nccl-triage", "version": __version__, "rules": case.rules.digest[:12]},
@@ -79,6 +81,7 @@ def build(
         "symptoms": evidence.symptoms(case),
         "not_seen": evidence.missing(diagnosis),
         **({"recurrence": recurrence} if recurrence else {}),
+        **({"known_issues": known} if known else {}),
         **({"similar": alike} if alike else {}),
         "timeline": evidence.timeline(case),
         "excerpts": excerpts,

@@ -23,6 +23,7 @@ from nccl_triage.engine.schema import (
 from nccl_triage.knowledge import catalogue, lookup
 from nccl_triage.knowledge.entries import Advice, Code, CodeTable, Data, Problem, Symptom, Text, Variable, pair
 from nccl_triage.knowledge.judge import describe_values, judge_variable, program_of
+from nccl_triage.knowledge.known_issues import KnownIssue
 from nccl_triage.knowledge.lookup import KnowledgeItem
 from nccl_triage.knowledge.report_advice import staged_steps
 from nccl_triage.knowledge.variables import shipped
@@ -341,6 +342,24 @@ def advice(item: Advice, rules: RuleSet) -> Data:
     }
 
 
+def known_issue(item: KnownIssue, rules: RuleSet) -> Data:
+    """Return a known issue of a program."""
+    return {
+        "kind": "known_issue",
+        "id": item.id,
+        "program": item.name,
+        **pair("title", item.title),
+        **pair("says", item.says),
+        "affects": [" ".join(bound) for bound in item.affects],
+        "mended_in": item.mended_in,
+        "how_known": item.how_known,
+        "samples": list(item.match_samples),
+        "causes": titles(item.causes, rules),
+        "references": [item.url],
+        "where": item.where,
+    }
+
+
 def found(item: KnowledgeItem, rules: RuleSet) -> Data:
     """Return what is known of something that was looked up."""
     simple: Mapping[str, Any] = {
@@ -350,6 +369,7 @@ def found(item: KnowledgeItem, rules: RuleSet) -> Data:
         "code": code,
         "symptom": symptom,
         "problem": problem,
+        "known_issue": known_issue,
         "owner": owner,
         "family": family,
         "topic": topic,

@@ -8,13 +8,16 @@ from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
 from nccl_triage.engine.schema import FAMILIES, RuleSet
-from nccl_triage.knowledge import catalogue
+from nccl_triage.knowledge import catalogue, known_issues
 from nccl_triage.knowledge.entries import CodeTable, Text
 from nccl_triage.knowledge.variables import shipped
 from nccl_triage.lazy_regex import lazily
 
 #: What ``--list`` knows, and in this order.
-KINDS = ("problems", "families", "causes", "symptoms", "advice", "variables", "codes", "signatures", "topics")
+KINDS = (
+    *("problems", "families", "causes", "symptoms", "known_issues", "advice", "variables", "codes", "signatures"),
+    "topics",
+)
 #: Pages that are no entry of a file.
 TOPICS = ("symptoms", "timeouts", "codes")
 _SETTING = lazily(r"^(?P<name>[+\w][\w.+-]*|--?[\w.-]+)=(?P<value>.*)$", re.DOTALL)
@@ -120,6 +123,7 @@ def _exact(query: str, rules: RuleSet) -> KnowledgeItem | None:
     signature = rules.signatures.get(query)
     symptom = catalogue.symptoms().get(lower)
     problem = catalogue.problems().get(lower)
+    issue = known_issues.shipped().get(lower)
     return (
         _cause(query, rules)
         or (KnowledgeItem("signature", signature) if signature is not None else None)
@@ -130,6 +134,7 @@ def _exact(query: str, rules: RuleSet) -> KnowledgeItem | None:
         or _advice(query)
         or (KnowledgeItem("symptom", symptom) if symptom is not None else None)
         or (KnowledgeItem("problem", problem) if problem is not None else None)
+        or (KnowledgeItem("known_issue", issue) if issue is not None else None)
         or (KnowledgeItem("family", lower) if lower in FAMILIES else None)
         or _table(query)
     )
@@ -167,6 +172,7 @@ def names(rules: RuleSet) -> list[str]:
     codes = [code.name for table in catalogue.tables().values() for code in table.codes]
     return [
         *rules.causes, *FAMILIES, *TOPICS, *catalogue.problems(), *catalogue.symptoms(), *catalogue.advice(), *shipped(), *codes,
+        *known_issues.shipped(),
         *rules.signatures,
     ]  # fmt: skip
 
@@ -190,6 +196,7 @@ _ROWS: dict[str, Callable[[RuleSet], Iterable[Row]]] = {
     "families": _families,
     "causes": lambda rules: ((item.id, item.title) for item in rules.causes.values()),
     "symptoms": lambda rules: ((item.id, item.means) for item in catalogue.symptoms().values()),
+    "known_issues": lambda rules: ((item.id, item.title) for item in known_issues.shipped().values()),
     "advice": lambda rules: ((item.id, item.claim) for item in catalogue.advice().values()),
     "variables": lambda rules: ((item.id, item.meaning) for item in shipped().all()),
     "codes": lambda rules: ((item.id, item.title) for item in catalogue.tables().values()),
@@ -220,6 +227,7 @@ def _summary(found: KnowledgeItem) -> Text:
         "symptom": "means",
         "variable": "meaning",
         "code": "meaning",
+        "known_issue": "title",
     }
     if found.kind == "signature":
         return {"en": item.meaning}

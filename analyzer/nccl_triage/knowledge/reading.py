@@ -38,14 +38,22 @@ def packed(folder: str, use_cache: bool = True) -> list[tuple[str, Any]]:
     Parsing YAML costs many times what reading it back does. ``use_cache`` is false when what the cache held was damaged.
     """
     files = _texts(folder)
-    digest = hashlib.sha256("\0".join(text for _, text in files).encode()).hexdigest()
-    entry = cache.name(f"knowledge_{folder}", digest)
+    entry = cache.name(f"knowledge_{folder}", _digest(files))
     known = cache.read_table(entry) if use_cache else None
     if known is not None and isinstance(known.get("files"), list) and len(known["files"]) == len(files):
         return [(path, tree) for tree, (path, _) in zip(known["files"], files, strict=True)]
     found = [(path, nodes.packed(nodes.parse(text, path))) for path, text in files]
     cache.write_table(entry, {"files": [tree for _, tree in found]})
     return found
+
+
+def digest(folder: str) -> str:
+    """Return a hash of the files of one folder below ``rules/``."""
+    return _digest(_texts(folder))
+
+
+def _digest(files: Iterable[tuple[str, str]]) -> str:
+    return hashlib.sha256("\0".join(text for _, text in files).encode()).hexdigest()
 
 
 def roots(folder: str) -> list[Node]:

@@ -70,6 +70,9 @@ hits = Entries that fit these words = 符合这些词的条目
 if_no = if no = 如果否
 if_yes = if yes = 如果是
 instead = Do instead = 应当这样做
+known_from = How it is known = 依据
+known_issue = Known issue = 已知问题
+known_issues = Known issues = 已知问题
 knobs = How it is set = 如何设置
 leads = What it may be = 可能是
 leads_more = Each of these names can be explained: nccl-triage explain NAME = 以上每个名称都可以解释：nccl-triage explain NAME

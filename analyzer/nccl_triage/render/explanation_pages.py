@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from nccl_triage.render.explanation import ExplanationBlock, say
-from nccl_triage.render.words import Lang, pick
+from nccl_triage.render.words import Lang, pick, word
 
 
 def _collective(found: Data, lang: Lang) -> list[ExplanationBlock]:
@@ -255,6 +255,20 @@ def _advice(data: Data, lang: Lang) -> list[ExplanationBlock]:
     return [*blocks, *_causes(data, lang), *_sources(data, lang)]
 
 
+def _known_issue(data: Data, lang: Lang) -> list[ExplanationBlock]:
+    blocks = [ExplanationBlock("title", f"{data['id']}: {pick(data, 'title', lang)}")]
+    blocks += _para("known_issue", data, "says", lang)
+    if data["affects"]:
+        blocks.append(ExplanationBlock("field", ", ".join(data["affects"]), say("applies_to", lang)))
+    blocks.append(
+        ExplanationBlock(
+            "field", word(f"known_by_{data['how_known'].replace('-', '_')}", lang), say("known_from", lang)
+        )
+    )
+    blocks += _list("samples", (ExplanationBlock("item", line) for line in data["samples"]), lang)
+    return [*blocks, *_causes(data, lang), *_sources(data, lang)]
+
+
 def _code(data: Data, lang: Lang) -> list[ExplanationBlock]:
     shown = f": {data['text']}" if data["text"] else ""
     blocks = [ExplanationBlock("title", f"{data['id']} {data['name']}{shown}")]
@@ -346,6 +360,7 @@ PAGES: dict[str, Callable[[Data, Lang], list[ExplanationBlock]]] = {
     "cause": _cause,
     "code": _code,
     "family": _family,
+    "known_issue": _known_issue,
     "listing": _listing,
     "name": _name,
     "owner": _owner,

@@ -9,7 +9,7 @@ from typing import Any
 
 from nccl_triage import messages
 from nccl_triage.lazy_regex import lazily
-from nccl_triage.render import phrases, similar, verification
+from nccl_triage.render import known_issues, phrases, similar, verification
 from nccl_triage.render.markdown_text import code, fence, plain, table
 from nccl_triage.render.words import (
     Document,
@@ -320,6 +320,7 @@ def render(document: Document, lang: Lang) -> str:
         lines += _rivals(diagnoses, lang, "possible_causes")
     if document.get("verdict") != "healthy" and diagnoses:
         lines += _verification(document, lang)
+    lines += known_issues.markdown(document, lang)
     lines += similar.markdown(document, lang)
     lines += _runs_of_input(document, lang)
     lines += _compared(document, lang)

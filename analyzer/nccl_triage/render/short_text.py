@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple, TypeVar
 
 from nccl_triage.lazy_regex import lazily
-from nccl_triage.render import phrases, verification
+from nccl_triage.render import known_issues, phrases, verification
 from nccl_triage.render.hard_errors import hard_errors
 from nccl_triage.render.text_page import NextStep, QuotedLine, TextPage, chosen, quoted, steps
 from nccl_triage.render.words import (
@@ -349,6 +349,7 @@ def diagnosed(page: TextPage, document: Document, plan: ShownParts) -> None:
     telling_lines(page, document, shown, plan.telling)
     page.blank()
     done = do_now(page, best, plan)
+    known_issues.say_first(page, document)
     restart(page, document)
     page.blank()
     _rival(page, document, done, plan)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from nccl_triage.render.markdown_text import plain
@@ -24,6 +24,7 @@ def say(page: TextPage, document: Document) -> None:
         page.say(2, word("similar_thread", page.lang), str(one.get("url")))
         for key in ("says", "why"):
             page.lines += page.folded(f"    {harmless_line(pick(one, key, page.lang))}", 6)
+        page.say(4, word("helped_there", page.lang), pick(one, "helped", page.lang))
 
 
 def say_first(page: TextPage, document: Document) -> None:
@@ -41,10 +42,16 @@ def markdown(document: Document, lang: Lang) -> list[str]:
 
 def _items(found: Iterable[Mapping[str, Any]], lang: Lang) -> list[str]:
     return [
-        f"- <{one.get('url')}>: {plain(pick(one, 'says', lang))}{word('semicolon', lang)}{plain(pick(one, 'why', lang))}"
+        f"- <{one.get('url')}>: {word('semicolon', lang).join(plain(text) for text in _said(one, lang))}"
         for one in found
         if is_address(str(one.get("url")))
     ]
+
+
+def _said(one: Mapping[str, Any], lang: Lang) -> Iterator[str]:
+    yield from (pick(one, key, lang) for key in ("says", "why"))
+    if pick(one, "helped", lang):
+        yield f"{word('helped_there', lang)}{word('colon', lang)}{pick(one, 'helped', lang)}"
 
 
 def is_address(url: str) -> bool:

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from nccl_triage import messages
-from nccl_triage.render import phrases, short_text, similar, unknown_text, verification
+from nccl_triage.render import known_issues, phrases, short_text, similar, unknown_text, verification
 from nccl_triage.render.short_text import LINES, VOTE_ID, strongest, votes
 from nccl_triage.render.text_page import LEAST, WHOLE, Link, TextPage, commands_of, fold, quoted, telling, window
 from nccl_triage.render.verification import outcome_lines
@@ -291,6 +291,7 @@ def _detailed(page: TextPage, document: Document) -> None:
     _runs(page, document)
     _compared(page, document)
     page.blank()
+    known_issues.say_all(page, document)
     similar.say(page, document)
     page.blank()
     for line in document.get("telling_lines") or []:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
-from nccl_triage.render import phrases
+from nccl_triage.render import known_issues, phrases
 from nccl_triage.render.hard_errors import hard_errors
 from nccl_triage.render.short_text import alike, lost, named, rows, strongest
 from nccl_triage.render.text_page import TextPage, commands_of, is_open, is_repair, quoted
@@ -152,6 +152,7 @@ def unknown(page: TextPage, document: Document, plan: UnknownParts) -> None:
         _check(page, diagnosis, plan)
         if number == 0:
             _repair(page, diagnosis, plan)
+    known_issues.say_first(page, document)
     wanted = _wanted(document)[: plan.collect]
     if wanted:
         page.blank()

@@ -269,6 +269,15 @@ lost_since_checkpoint = {hours} GPU-hours since the last checkpoint ({span} on {
 lost_since_checkpoint_one = {hours} GPU-hours since the last checkpoint ({span} on 1 rank) = 自上个检查点起损失 {hours} GPU·小时（1 个 rank，{span}）
 network_map_text = One box per network with the addresses that hosts announced; an arrow is a connection that failed, a bold host is at fault. = 每个方框是一个网络，列出各主机公布的地址；箭头是失败的连接，粗体主机是故障源。
 not_seen_next = The log does not hold what would settle more. Next time: = 日志中没有能进一步确定原因的信息。下次请收集：
+helped_there = helped there = 在那里有效的办法
+known_by_closing_change = a merged change mends it = 已合并的修改修复了它
+known_by_maintainer = a maintainer says so = 维护者的说明
+known_by_release_notes = the release notes say so = 发布说明
+known_by_reporter = the reporter says that it helped = 报告者确认有效
+known_by_source = read in the source of the releases = 来自各版本的源代码
+known_by_users = several users say that it helped = 多位用户确认有效
+known_issue = known = 已知
+known_issues = Known issues = 已知问题
 ranks_known = {n} ranks = {n} 个 rank
 ranks_known_one = 1 rank = 1 个 rank
 ranks_seen = at least {n} ranks = 至少 {n} 个 rank

@@ -75,6 +75,8 @@ def entry(found: AlikeThread, rules: RuleSet) -> dict[str, Any]:
         "url": thread.url,
         "cause": thread.cause,
         **{f"{key}{end}": text[language] for key, text in told for language, end in _LANGUAGES},
+        "helped": thread.helped or None,
+        "helped_zh": messages.table("threads").get(thread.helped, thread.helped) or None,
         "confirmed_by": thread.confirmed_by or None,
         "shared": common,
         "score": found.score,

@@ -26,12 +26,16 @@ _DIGITS = 4
 
 
 class PublicThread(NamedTuple):
-    """One labelled log of a thread; a thread may have several. ``why`` is our label's reason, ``confirmed_by`` who said so."""
+    """One labelled log of a thread; a thread may have several.
+
+    ``why`` is our label's reason, ``confirmed_by`` who said so; ``helped`` is what mended it there, where that is known.
+    """
 
     url: str
     cause: str
     why: str
     confirmed_by: str
+    helped: str = ""
 
 
 class ThreadIndex(NamedTuple):
