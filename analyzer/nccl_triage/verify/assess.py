@@ -21,7 +21,7 @@ from nccl_triage.verify import transport
 from nccl_triage.verify.assessed_run import AssessedRun, OwnDiagnosis
 from nccl_triage.verify.collective_run import RankTrace, RunFinding, RunResult
 from nccl_triage.verify.decide import OTHERWISE
-from nccl_triage.verify.network_findings import ONE_WAY
+from nccl_triage.verify.network_findings import LOG_PORT, ONE_WAY
 from nccl_triage.verify.stragglers import late, slow
 from nccl_triage.verify.worker.ops import operation
 
@@ -232,7 +232,7 @@ def broken_path(view: AssessedRun) -> RunFinding | None:
 
     Gloo may pass although only one of two hosts can connect to the other, where NCCL, for which it stands, would fail.
     """
-    found = [path for path in _paths_used(view) if path.kind not in POOR]
+    found = [path for path in _paths_used(view) if path.kind not in POOR and path.kind != LOG_PORT]
     if view.result.passed:
         found = [path for path in found if path.kind == ONE_WAY and view.result.run.backend == "gloo"]
     return found[0] if found else None

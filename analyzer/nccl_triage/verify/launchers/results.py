@@ -279,7 +279,7 @@ def _outcome(
     fact = _fact(planned, controls[0], trials, hosts, question)
     run, request = controls[0].result.run, Request(question, planned.suspect, planned.experiment)
     world = compare(request, hosts.means(), run.slots, run.backend, saved.options.job_hosts)
-    settle(outcome, fact, question.timeout, world)
+    settle(outcome, fact, question.timeout, world, seen=hosts.findings(run))
     return outcome
 
 
