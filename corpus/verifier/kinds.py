@@ -15,6 +15,7 @@ from typing import Any
 
 from corpus.scenarios import network, wire
 from corpus.scenarios.network import HOSTS, Lab, inside
+from corpus.verifier.route_worlds import FIREWALL, LINK, ROUTE, WORLDS
 
 World = Callable[[], "AbstractContextManager[Lab | None]"]
 
@@ -109,8 +110,8 @@ def _healthy() -> list[Kind]:
     kinds = []
     for world in (2, 4, 8):
         for cause, outcome in (
-            ("rank-divergence", "supported"),
-            ("collective-mismatch", "supported"),
+            ("rank-divergence", "inconclusive"),
+            ("collective-mismatch", "inconclusive"),
             ("straggler", "inconclusive"),
             ("network-wrong-interface", "refuted"),
         ):
@@ -142,6 +143,35 @@ def _healthy() -> list[Kind]:
             )
         )
     return kinds
+
+
+def _told_apart() -> Iterator[Kind]:
+    """Yield worlds without a way between the hosts, each under its own cause and under others that look like it."""
+    for name, broken in WORLDS.items():
+        if broken.interface is not None or broken.cause == FIREWALL or name == "mtu-hole":
+            continue
+        asks = {"env": {"NCCL_SOCKET_IFNAME": "eth0"}}
+        hosts = PAIR if broken.cause == ROUTE else (HOSTS[1],)
+        own = {"make": broken.make, "found": broken.cause, "hosts": hosts, "asks": asks}
+        yield between(f"{name}", broken.does, broken.cause, **own)
+        for other in (FIREWALL, "network-wrong-interface"):
+            does = f"{broken.does}; {other} is suspected"
+            yield between(f"{name}-not-{other}", does, other, outcome="inconclusive", **own)
+    hole = WORLDS["mtu-hole"]
+    does = f"{hole.does}, the collective is smaller, and a firewall is suspected"
+    yield between("mtu-hole-not-firewall", does, FIREWALL, hole.make, LINK, outcome="inconclusive", asks={"numel": 16})
+    lines = ("RuntimeError: [../third_party/gloo/gloo/transport/tcp/pair.cc] connect: Network is unreachable",) * 2
+    yield Kind(
+        "healthy-proven-by-the-log",
+        "2 hosts, nothing wrong; the log quotes that the network was unreachable",
+        ROUTE,
+        "not-reproduced",
+        world=2,
+        places=2,
+        make=lambda: network.flat(2),
+        asks={"lines": lines},
+        backends=("gloo",),
+    )
 
 
 def _one_way(host: int, rule: str) -> World:
@@ -224,6 +254,7 @@ KINDS: tuple[Kind, ...] = (
         seconds=2.0,
         asks={"timeout_s": 1.0},
     ),
+    *_told_apart(),
     *_healthy(),
 )  # fmt: skip
 

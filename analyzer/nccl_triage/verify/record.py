@@ -10,7 +10,7 @@ from nccl_triage.engine.schema import Treatment
 from nccl_triage.verify import asked
 from nccl_triage.verify.collective_run import CollectiveRun, RunFinding, RunResult
 from nccl_triage.verify.expected_bandwidth import judgement
-from nccl_triage.verify.judge import ExperimentOutcome, Report, Trial, predicted
+from nccl_triage.verify.judge import ExperimentOutcome, Report, Trial
 from nccl_triage.verify.plan import REPEATS, Plan, Planned
 from nccl_triage.verify.previous import Previous, key_of
 from nccl_triage.verify.treatments import ALONE, TRIVIAL, words
