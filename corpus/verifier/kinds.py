@@ -151,9 +151,8 @@ def _told_apart() -> Iterator[Kind]:
         if broken.interface is not None or broken.cause == FIREWALL or name == "mtu-hole":
             continue
         asks = {"env": {"NCCL_SOCKET_IFNAME": "eth0"}}
-        hosts = PAIR if broken.cause == ROUTE else (HOSTS[1],)
-        own = {"make": broken.make, "found": broken.cause, "hosts": hosts, "asks": asks}
-        yield between(f"{name}", broken.does, broken.cause, **own)
+        own = {"make": broken.make, "found": broken.cause, "asks": asks}
+        yield between(name, broken.does, broken.cause, **own)
         for other in (FIREWALL, "network-wrong-interface"):
             does = f"{broken.does}; {other} is suspected"
             yield between(f"{name}-not-{other}", does, other, outcome="inconclusive", **own)

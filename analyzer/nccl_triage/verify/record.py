@@ -303,13 +303,11 @@ def _joined(reason: Mapping[str, str], *more: Mapping[str, str] | None) -> dict[
 
 
 def _fits_better(outcome: ExperimentOutcome) -> dict[str, str] | None:
-    """Return which other cause the findings speak for, as a sentence without its end."""
-    if outcome.row.outcome == "confirmed":
+    """Return which other cause the findings speak for, and none for the suspected one, as a sentence without its end."""
+    found = [finding.cause for finding in outcome.findings if finding.cause]
+    if outcome.row.outcome in ("confirmed", "supported") or outcome.planned.suspect.cause in found:
         return None
-    others = (
-        finding.cause for finding in outcome.findings if finding.cause and not predicted(outcome.planned, finding)
-    )
-    causes = ", ".join(dict.fromkeys(others))
+    causes = ", ".join(dict.fromkeys(found))
     return {"en": f"This fits {causes} better", "zh": f"这更符合 {causes}"} if causes else None
 
 
