@@ -200,6 +200,10 @@ KINDS: tuple[Kind, ...] = (
     of_rank("wrong-order", "rank 2 calls a barrier first", "collective-mismatch", "confirmed", "collective-mismatch"),
     of_rank("wrong-size", "rank 2 passes half of the elements", "collective-mismatch", "confirmed", "collective-mismatch"),
     of_rank("wrong-dtype", "rank 2 passes float64", "collective-mismatch", "confirmed", "collective-mismatch"),
+    of_rank("hidden-size", "rank 2 hands half of the elements to the library", "collective-mismatch", "confirmed", "collective-mismatch", backends=("gloo",)),
+    of_rank("hidden-dtype", "rank 2 hands float64 to the library", "collective-mismatch", "confirmed", "collective-mismatch", backends=("gloo",)),
+    of_rank("skips", "rank 2 leaves out one collective", "collective-mismatch", "confirmed", "collective-mismatch", backends=("gloo",)),
+    of_rank("leaves-midway", "rank 2 exits with code 0 between two collectives", "rank-divergence", "confirmed", "rank-divergence", backends=("gloo",)),
     of_rank("exception", "rank 2 raises a ValueError; divergence is suspected", "rank-divergence", "inconclusive", "application-exception", "raise"),
     of_rank("out-of-memory", "rank 2 allocates too much; divergence is suspected", "rank-divergence", "inconclusive", "host-out-of-memory", "oom", backends=("gloo",)),
     Kind(
