@@ -151,7 +151,7 @@ def _told_apart() -> Iterator[Kind]:
         if broken.interface is not None or broken.cause == FIREWALL or name == "mtu-hole":
             continue
         asks = {"env": {"NCCL_SOCKET_IFNAME": "eth0"}}
-        own = {"make": broken.make, "found": broken.cause, "asks": asks}
+        own: dict[str, Any] = {"make": broken.make, "found": broken.cause, "asks": asks}
         yield between(name, broken.does, broken.cause, **own)
         for other in (FIREWALL, "network-wrong-interface"):
             does = f"{broken.does}; {other} is suspected"

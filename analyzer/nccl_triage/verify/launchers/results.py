@@ -22,10 +22,10 @@ from nccl_triage.verify.collective_run import (
     Slot,
     SlotGpu,
 )
+from nccl_triage.verify.decide import Fact
 from nccl_triage.verify.health import health_of
 from nccl_triage.verify.judge import (
     ExperimentOutcome,
-    Fact,
     Report,
     Trial,
     fact_of_findings,

@@ -98,7 +98,7 @@ class Fault:
             import torch.distributed as library
 
             self._issue, self._issued = library.all_reduce, 0
-            library.all_reduce = self._all_reduce
+            setattr(library, "all_reduce", self._all_reduce)  # noqa: B010
 
     def _all_reduce(self, x: Any, **options: Any) -> Any:
         """Stand for the library's all_reduce."""
