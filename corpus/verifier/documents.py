@@ -19,9 +19,10 @@ def document(
     env: Mapping[str, str] | None = None,
     port: int | None = None,
     backend: str = "gloo",
+    lines: Sequence[str] = (),
 ) -> dict[str, Any]:
-    """Return the document of a log that made ``cause`` probable and not certain."""
-    evidence = []
+    """Return the document of a log that made ``cause`` probable and not certain, by ``lines`` where they are given."""
+    evidence = [_evidence(line) for line in lines]
     if port is not None:
         evidence.append(_evidence(f"The server socket has failed to listen on port: {port}"))
     return {

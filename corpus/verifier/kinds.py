@@ -15,6 +15,7 @@ from typing import Any
 
 from corpus.scenarios import network, wire
 from corpus.scenarios.network import HOSTS, Lab, inside
+from corpus.verifier.route_worlds import FIREWALL, LINK, ROUTE, WORLDS
 
 World = Callable[[], "AbstractContextManager[Lab | None]"]
 
@@ -109,8 +110,8 @@ def _healthy() -> list[Kind]:
     kinds = []
     for world in (2, 4, 8):
         for cause, outcome in (
-            ("rank-divergence", "supported"),
-            ("collective-mismatch", "supported"),
+            ("rank-divergence", "inconclusive"),
+            ("collective-mismatch", "inconclusive"),
             ("straggler", "inconclusive"),
             ("network-wrong-interface", "refuted"),
         ):
@@ -144,6 +145,34 @@ def _healthy() -> list[Kind]:
     return kinds
 
 
+def _told_apart() -> Iterator[Kind]:
+    """Yield worlds without a way between the hosts, each under its own cause and under others that look like it."""
+    for name, broken in WORLDS.items():
+        if broken.interface is not None or broken.cause == FIREWALL or name == "mtu-hole":
+            continue
+        asks = {"env": {"NCCL_SOCKET_IFNAME": "eth0"}}
+        own: dict[str, Any] = {"make": broken.make, "found": broken.cause, "asks": asks}
+        yield between(name, broken.does, broken.cause, **own)
+        for other in (FIREWALL, "network-wrong-interface"):
+            does = f"{broken.does}; {other} is suspected"
+            yield between(f"{name}-not-{other}", does, other, outcome="inconclusive", **own)
+    hole = WORLDS["mtu-hole"]
+    does = f"{hole.does}, the collective is smaller, and a firewall is suspected"
+    yield between("mtu-hole-not-firewall", does, FIREWALL, hole.make, LINK, outcome="inconclusive", asks={"numel": 16})
+    lines = ("RuntimeError: [../third_party/gloo/gloo/transport/tcp/pair.cc] connect: Network is unreachable",) * 2
+    yield Kind(
+        "healthy-proven-by-the-log",
+        "2 hosts, nothing wrong; the log quotes that the network was unreachable",
+        ROUTE,
+        "not-reproduced",
+        world=2,
+        places=2,
+        make=lambda: network.flat(2),
+        asks={"lines": lines},
+        backends=("gloo",),
+    )
+
+
 def _one_way(host: int, rule: str) -> World:
     """Return a world in which one of two hosts has a rule of iptables from the beginning."""
     return lambda: network.firewalled(2, {host: (rule,)})
@@ -171,6 +200,10 @@ KINDS: tuple[Kind, ...] = (
     of_rank("wrong-order", "rank 2 calls a barrier first", "collective-mismatch", "confirmed", "collective-mismatch"),
     of_rank("wrong-size", "rank 2 passes half of the elements", "collective-mismatch", "confirmed", "collective-mismatch"),
     of_rank("wrong-dtype", "rank 2 passes float64", "collective-mismatch", "confirmed", "collective-mismatch"),
+    of_rank("hidden-size", "rank 2 hands half of the elements to the library", "collective-mismatch", "confirmed", "collective-mismatch", backends=("gloo",)),
+    of_rank("hidden-dtype", "rank 2 hands float64 to the library", "collective-mismatch", "confirmed", "collective-mismatch", backends=("gloo",)),
+    of_rank("skips", "rank 2 leaves out one collective", "collective-mismatch", "confirmed", "collective-mismatch", backends=("gloo",)),
+    of_rank("leaves-midway", "rank 2 exits with code 0 between two collectives", "rank-divergence", "confirmed", "rank-divergence", backends=("gloo",)),
     of_rank("exception", "rank 2 raises a ValueError; divergence is suspected", "rank-divergence", "inconclusive", "application-exception", "raise"),
     of_rank("out-of-memory", "rank 2 allocates too much; divergence is suspected", "rank-divergence", "inconclusive", "host-out-of-memory", "oom", backends=("gloo",)),
     Kind(
@@ -224,6 +257,7 @@ KINDS: tuple[Kind, ...] = (
         seconds=2.0,
         asks={"timeout_s": 1.0},
     ),
+    *_told_apart(),
     *_healthy(),
 )  # fmt: skip
 

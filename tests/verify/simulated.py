@@ -80,6 +80,8 @@ class World:
     hosts: list[dict[str, Any]]
     behave: Behaviour = field(default_factory=lambda: always(healthy))
     state: Callable[[str, str, str], str] = lambda origin, target, address: "reachable"
+    #: What probes told elsewhere of each way (origin, target, address), in place of ``state``.
+    recorded: Mapping[tuple[str, str, str], Sequence[Answer]] = field(default_factory=dict)
     torch_errors: dict[int, str] = field(default_factory=dict)
     gpus: dict[int, Any] = field(default_factory=dict)
     taken_ports: set[int] = field(default_factory=set)
@@ -180,17 +182,10 @@ class SimulatedLink:
         own = self.world.names[self.place]
         results = []
         for target in command["targets"]:
-            state = self.world.state(own, target["host"], target["address"])
-            results += [
-                {
-                    "to_host": target["host"],
-                    "to_interface": target["interface"],
-                    "address": target["address"],
-                    "port": port,
-                    "state": state,
-                }
-                for port in target["ports"]
-            ]
+            way = own, target["host"], target["address"]
+            about = {"to_host": target["host"], "to_interface": target["interface"], "address": target["address"]}
+            told = self.world.recorded.get(way) or [{"state": self.world.state(*way)}]
+            results += [{**about, "port": port, **answer} for port in target["ports"] for answer in told]
         self.say(answer="probe", results=results)
 
     def do_run(self, command: Any) -> None:

@@ -89,7 +89,58 @@ def test_wrong_data(stage: str) -> None:
     wrong = rank(1)
     wrong.details[stage] = {"wrong": 7, "median": 0.01}
     wrong.details["done"]["wrong"] = 7  # the ranks add up
-    assert told(seen(rank(0), wrong)) == ("gpu-p2p-broken", "wrong-data", (1,))
+    assert told(seen(rank(0), wrong, backend="nccl")) == ("gpu-p2p-broken", "wrong-data", (1,))
+    assert told(seen(rank(0), wrong)) == ("", "wrong-data", (1,)), "no GPU has computed that"
+
+
+def flight(*calls: tuple[int, str, list[list[int]], list[str]]) -> list[dict[str, Any]]:
+    names = ("collective_seq_id", "profiling_name", "input_sizes", "input_dtypes")
+    return [dict(zip(names, call, strict=True)) for call in calls]
+
+
+ALIKE = flight((1, "gloo:all_reduce", [[64]], ["Float"]), (2, "gloo:all_reduce", [[64]], ["Float"]))
+ABORTED: dict[str, Any] = {"exit_code": -signal.SIGABRT, "exited_at": 1.0}
+MISMATCH = OwnDiagnosis("collective-mismatch", "established", (3,), (), "op.preamble.length <= op.nbytes")
+
+
+@pytest.mark.parametrize(
+    "second",
+    [
+        (2, "gloo:all_reduce", [[64]], ["Double"]),
+        (2, "gloo:all_reduce", [[32]], ["Float"]),
+        (2, "gloo:barrier", [], []),
+    ],
+)
+def test_what_the_library_got_names_who_differs(second: Any) -> None:
+    others = [rank(number, "entered", flight=ALIKE, **WAITS) for number in (0, 1)]
+    odd = rank(2, "entered", flight=[ALIKE[0], *flight(second)], **WAITS)
+    victim = rank(3, "entered", **ABORTED)
+    found = seen(*others, odd, victim, own=MISMATCH)
+    assert told(found) == ("collective-mismatch", "different-call", (2,))
+    assert found is not None and "as collective 2" in found.says["en"], "and not the victim, that could say nothing"
+
+
+def test_who_alone_cannot_tell_is_the_other_one_where_all_others_agree() -> None:
+    others = [rank(number, "entered", flight=ALIKE, **WAITS) for number in (0, 1, 2)]
+    victim = rank(3, "entered", **ABORTED)
+    assert told(seen(*others, victim, own=MISMATCH)) == ("collective-mismatch", "different-call", (3,))
+    assert told(seen(*others, victim)) == ("process-crashed", "crashed", (3,)), "nothing proves that the calls differ"
+
+
+def test_two_that_differ_name_nobody() -> None:
+    one = rank(0, "entered", flight=ALIKE, **WAITS)
+    two = rank(1, "entered", flight=flight((1, "gloo:all_reduce", [[64]], ["Double"])), **WAITS)
+    assert told(seen(one, two, own=MISMATCH)) == ("collective-mismatch", "own-log", ())
+
+
+def test_a_rank_that_aborts_over_what_it_got_is_not_blamed_for_it() -> None:
+    found = seen(rank(0, "entered", **WAITS), rank(1, "entered", **ABORTED), own=MISMATCH)
+    assert told(found) == ("collective-mismatch", "own-log", ())
+
+
+def test_a_rank_that_leaves_between_two_collectives() -> None:
+    left = rank(1, "warm", exit_code=0, exited_at=1.0)
+    assert told(seen(rank(0, "warm", **WAITS), left)) == ("rank-divergence", "left", (1,))
 
 
 def test_all_entered_and_nothing_came() -> None:

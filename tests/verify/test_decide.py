@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import fields, replace
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Any, get_args
 
 import pytest
 
@@ -17,7 +17,7 @@ from nccl_triage import resources
 from nccl_triage.engine.schema import RuleSet
 from nccl_triage.errors import RuleError
 from nccl_triage.verify import decide as module
-from nccl_triage.verify.decide import DecisionRow, Facts, State, Verdict, decide, table
+from nccl_triage.verify.decide import DecisionRow, Fact, Facts, State, Verdict, decide, table
 from nccl_triage.verify.feedback import log_odds
 from nccl_triage.verify.reachability import BROKEN, DEGRADED
 from nccl_triage.verify.same_world import GpuMatch, HostMatch, VariableMatch
@@ -25,7 +25,7 @@ from nccl_triage.verify.same_world import GpuMatch, HostMatch, VariableMatch
 KINDS = ("none", "memory", "replay", "reach", "pairs", "single", "store", "versions", "environment")
 PASSING = ("refutes", "supports", "nothing", "not-reproduced")
 BOTH = (False, True)
-FACT: tuple[Literal["shows", "clean", "none"], ...] = ("shows", "clean", "none")
+FACT: tuple[Fact, ...] = get_args(Fact)
 STATES: tuple[State, ...] = get_args(State)
 ROWS = {row.id: row for row in table()}
 
@@ -65,7 +65,7 @@ def test_the_table_is_well_formed() -> None:
     names = {entry.name for entry in fields(Facts)}
     domains: dict[str, set[Any]] = {
         "kind": set(KINDS), "control": set(STATES), "treatment": set(STATES), "passing": set(PASSING),
-        "fact": {"shows", "clean", "none"}, "hosts": set(get_args(HostMatch)), "gpu": set(get_args(GpuMatch)),
+        "fact": set(FACT), "hosts": set(get_args(HostMatch)), "gpu": set(get_args(GpuMatch)),
         "variables": set(get_args(VariableMatch)),
     }  # fmt: skip
     assert len(ROWS) == len(table())
@@ -126,6 +126,19 @@ def test_confirmed_takes_a_treatment_or_a_check_that_shows_the_cause_itself(
             assert facts.kind not in ("none", "memory")
 
 
+def test_something_else_that_is_wrong_neither_confirms_nor_refutes(decided: list[tuple[Facts, DecisionRow]]) -> None:
+    for facts, row in decided:
+        if facts.fact == "other" and not (facts.control == "fails" and facts.diagnosed):
+            assert row.outcome not in ("confirmed", "supported", "refuted"), (row.id, facts)
+            assert log_odds(row.weight) <= 0, (row.id, facts)
+
+
+def test_hosts_that_are_well_now_speak_for_nothing(decided: list[tuple[Facts, DecisionRow]]) -> None:
+    for facts, row in decided:
+        if facts.control == "passes":
+            assert log_odds(row.weight) <= 0, (row.id, facts)
+
+
 def test_nothing_is_confirmed_from_what_passed_or_changed(decided: list[tuple[Facts, DecisionRow]]) -> None:
     for facts, row in decided:
         if facts.control in ("passes", "mixed"):
@@ -137,7 +150,8 @@ def test_refuted_takes_the_whole_size_and_nothing_against_it(decided: list[tuple
         if row.outcome == "refuted":
             assert facts.ran and facts.complete, (row.id, facts)
             assert facts.control in ("passes", "none"), (row.id, facts)
-            assert facts.fact != "shows", (row.id, facts)
+            assert facts.fact in ("clean", "none"), (row.id, facts)
+            assert facts.fact == "clean" or facts.kind != "reach", "the probe is what tells"
             # A cause whose file says that passing tells nothing, or speaks for it, is never refuted by passing.
             assert facts.passing == "refutes", (row.id, facts)
 
@@ -161,7 +175,7 @@ def test_a_weight_points_where_the_outcome_does() -> None:
     signs = {"confirmed": 1, "supported": 1, "refuted": -1}
     for row in table():
         sign = signs.get(row.outcome, 0)
-        if row.id == "another-cause":
+        if row.id in ("another-cause", "fails-although-called-well"):
             sign = -1  # undecided, yet it did not fail as diagnosed
         assert (log_odds(row.weight) > 0) - (log_odds(row.weight) < 0) == sign, row.id
 
@@ -225,7 +239,10 @@ def test_the_causes_exist(rules: RuleSet) -> None:
         ("collective-failed", "between-hosts", "network-link-fault"),
         ("path-silent", "one-network", "network-firewall-port"),
         ("path-no-route", "one-network", "network-unreachable-subnet"),
-        ("path-no-route", "filtered", "network-firewall-port"),
+        ("path-no-route", "filter", "network-firewall-port"),
+        ("path-prohibited", "own-route", "network-unreachable-subnet"),
+        ("path-silent", "own-route", "network-unreachable-subnet"),
+        ("path-silent", "link-down", "network-link-fault"),
     ],
 )
 def test_the_situation_decides(kind: str, situation: str, cause: str) -> None:

@@ -13,6 +13,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -167,6 +168,24 @@ def test_a_temporary_workspace_can_be_kept(places: dict[str, Path]) -> None:
     with session.workspace(None, True) as folder:
         (folder / "rank-0.log").write_text("x")
     assert names(folder) == ["rank-0.log"]
+
+
+def test_what_a_killed_session_left_is_removed_by_the_next(places: dict[str, Path]) -> None:
+    make = "from nccl_triage.verify import session\nwith session.workspace(None) as folder: print(folder, flush=True); input()"
+    environment = {**os.environ, "TMPDIR": str(places["temporary"]), "PYTHONPATH": os.pathsep.join(sys.path)}
+    pipes: dict[str, Any] = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True, "env": environment}
+    with subprocess.Popen([sys.executable, "-c", make], **pipes) as killed:
+        assert killed.stdout is not None
+        left = Path(killed.stdout.readline().strip())
+        with session.workspace(None):
+            assert left.is_dir(), "it still runs"
+        killed.kill()
+        killed.wait()
+    (places["temporary"] / "nccl-triage-verify-kept").mkdir()
+    assert left.is_dir()
+    with session.workspace(None):
+        assert not left.exists()
+    assert names(places["temporary"]) == ["nccl-triage-verify-kept"], "no session says that it was its"
 
 
 def test_a_wanted_workspace_stays(tmp_path: Path) -> None:

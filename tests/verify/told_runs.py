@@ -48,7 +48,8 @@ def run(
 ) -> RunResult:
     """Return the result that a runner would make of these ranks."""
     traces = {trace.rank: trace for trace in ranks}
-    settled = CollectiveRun("r", tuple(trace.slot for trace in ranks), CollectiveMessage(op, 64), backend)
+    slots, device = tuple(trace.slot for trace in ranks), "cuda" if backend == "nccl" else "cpu"
+    settled = CollectiveRun("r", slots, CollectiveMessage(op, 64), backend, device)
     return RunResult(settled, outcome or outcome_of(traces), first_missing(traces), 1.0, traces)
 
 

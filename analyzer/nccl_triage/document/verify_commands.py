@@ -11,7 +11,7 @@ import ipaddress
 import os
 import shlex
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -37,7 +37,8 @@ class JobPlace:
     """Where a job ran, as far as commands need it; every name has been checked.
 
     ``log`` is what the tool reads, quoted. ``unnamed`` hosts beyond ``hosts`` are needed that the log does not name.
-    ``ranks_per_host`` is None where the log does not tell.
+    ``ranks_per_host`` is None where the log does not tell. ``options`` are those that the user gave, quoted, and
+    ``given`` the hosts as the user gave them (``NAME`` or ``NAME=COMMAND``), in place of those of the log.
     """
 
     log: str
@@ -49,6 +50,8 @@ class JobPlace:
     ray_address: str | None = None
     namespace: str | None = None
     job_id: str | None = None
+    options: tuple[str, ...] = ()
+    given: tuple[str, ...] = ()
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -115,15 +118,21 @@ def log_words(paths: Sequence[str]) -> str:
     return shlex.quote(folder) if folder not in ("", "/") else "LOG..."
 
 
-def place_of(document: Mapping[str, Any], paths: Sequence[str] = ()) -> JobPlace:
-    """Return where the job of a document ran; ``paths`` are what was read instead of the document's own inputs."""
+def place_of(
+    document: Mapping[str, Any], paths: Sequence[str] = (), options: Sequence[str] = (), given: Sequence[str] = ()
+) -> JobPlace:
+    """Return where the job of a document ran; ``paths`` are what was read instead of the document's own inputs.
+
+    ``options`` are what the user gave, in words of a shell, and ``given`` the hosts: they shape the plan, so that a
+    command has to repeat them.
+    """
     job = _mapping(document.get("job"))
     found = _mappings(document.get("diagnoses"))
     experiments = [_mapping(entry.get("experiment")) for entry in found]
     inputs = [str(entry.get("path")) for entry in _mappings(document.get("inputs"))]
     known = _mappings(job.get("hosts"))
     env = _mapping(job.get("env"))
-    return job_place(
+    place = job_place(
         paths or inputs,
         [(_text(host.get("name")) or "", _texts(host.get("addresses")), _count(host.get("ranks"))) for host in known],
         accused=[_text(one.get("host")) or "" for entry in found[:1] for one in _mappings(entry.get("culprits"))],
@@ -135,6 +144,11 @@ def place_of(document: Mapping[str, Any], paths: Sequence[str] = ()) -> JobPlace
         job_id=_text(job.get("id")),
         namespace=next((value for name in _NAMESPACES if (value := _text(env.get(name)))), None),
     )
+    if given:
+        # What the user types may be an address or have a login's name, which ssh alone needs.
+        named = tuple(entry.partition("=")[0].rpartition("@")[2] for entry in given)
+        place = replace(place, hosts=named, unnamed=0, given=tuple(given))
+    return replace(place, options=tuple(options))
 
 
 def job_place(
@@ -213,10 +227,10 @@ def _own(place: JobPlace) -> list[str]:
 
 
 def to_confirm(
-    document: Mapping[str, Any], paths: Sequence[str] = (), tried: str | None = None
+    document: Mapping[str, Any], paths: Sequence[str] = (), tried: str | None = None, options: Sequence[str] = ()
 ) -> list[dict[str, Any]]:
     """Return the commands of the job's own platform, of ssh and of torchrun, but that of the launcher just ``tried``."""
-    place = place_of(document, paths)
+    place = place_of(document, paths, options)
     usual = {*_own(place), "ssh", "torchrun"}
     return [found.to_dict() for found in ready_commands(place, tried=tried) if found.launcher in usual]
 
@@ -228,8 +242,8 @@ _OF_LAUNCHER = {"ray": "ray", "slurm": "slurm", "mpirun": "mpirun", "kubernetes"
 
 def _verify(place: JobPlace, *options: str) -> str:
     # Of hosts that the log does not name nothing tells that they are the job's, but whoever fills them in.
-    vouched = ["--job-hosts"] if place.unnamed else []
-    return " ".join(["nccl-triage", "verify", place.log, *options, *vouched])
+    vouched = ["--job-hosts"] if place.unnamed and "--job-hosts" not in place.options else []
+    return " ".join(["nccl-triage", "verify", place.log, *options, *place.options, *vouched])
 
 
 def _hosts(place: JobPlace) -> list[str]:
@@ -262,7 +276,8 @@ def _ssh(place: JobPlace) -> ReadyCommand:
         "en": "add --python PATH where the job's Python is another than this one",
         "zh": "如果作业的 Python 与当前的不同，加上 --python PATH",
     }
-    return ReadyCommand("ssh", (_verify(place, *_hosts(place)),), python, _about_hosts(place))
+    hosts = [f"--host {shlex.quote(entry)}" for entry in place.given] or _hosts(place)
+    return ReadyCommand("ssh", (_verify(place, *hosts),), python, _about_hosts(place))
 
 
 def _ray(place: JobPlace) -> ReadyCommand:

@@ -71,6 +71,23 @@ class Settings:
         )
 
 
+def option_words(settings: Settings) -> tuple[str, ...]:
+    """Return the options, quoted for a shell, by which another launcher plans what these settings plan."""
+    options, usual = settings.options, PlanOptions()
+    values = {
+        "--ranks-per-host": (settings.ranks_per_host, None),
+        "--python": (settings.python, None),
+        "--backend": (options.backend, usual.backend),
+        "--world": (options.world, usual.world),
+        "--patience": (options.timeout_factor, usual.timeout_factor),
+        "--budget": (options.budget, usual.budget),
+        "--suspects": (options.suspects, usual.suspects),
+    }
+    flags = {"--allow-busy": options.allow_busy, "--job-hosts": options.job_hosts, "--trust-env": options.trust_env}
+    given = [f"{name} {shlex.quote(f'{value}')}" for name, (value, default) in values.items() if value != default]
+    return (*given, *(name for name, chosen in flags.items() if chosen))
+
+
 def places_of(settings: Settings) -> tuple[HostPlace, ...]:
     """Return the places that ``--host`` names, or this host; raises UsageError for one that cannot be read."""
     slots = settings.ranks_per_host
@@ -296,7 +313,7 @@ def with_commands(document: dict[str, Any], settings: Settings) -> dict[str, Any
     tried = verify_commands.launcher_of(settings.launcher, bool(settings.hosts))
     if settings.hosts and not _names_job(document, settings):
         tried = "local"  # other hosts than the job's: ssh to those of the job is something else
-    ready = verify_commands.to_confirm(document, settings.paths, tried)
+    ready = verify_commands.to_confirm(document, settings.paths, tried, option_words(settings))
     for entry in document["diagnoses"]:
         if entry["verification"] is not None:
             entry["verification"]["to_confirm"] = ready if entry["verification"]["outcome"] == "not-run" else []

@@ -20,8 +20,9 @@ from nccl_triage.errors import InputError
 from nccl_triage.verify import transport
 from nccl_triage.verify.assessed_run import AssessedRun, OwnDiagnosis
 from nccl_triage.verify.collective_run import RankTrace, RunFinding, RunResult
-from nccl_triage.verify.decide import OTHERWISE
-from nccl_triage.verify.network_findings import ONE_WAY
+from nccl_triage.verify.decide import OTHERWISE, cause_of
+from nccl_triage.verify.network_findings import LOG_PORT, ONE_WAY
+from nccl_triage.verify.recorded_calls import DIFFERENT, different_recorded
 from nccl_triage.verify.stragglers import late, slow
 from nccl_triage.verify.worker.ops import operation
 
@@ -101,8 +102,16 @@ def store_unreachable(view: AssessedRun) -> RunFinding | None:
 
 
 def never_entered(view: AssessedRun) -> RunFinding | None:
-    """The rank that did not come to the collective while others waited in it."""
+    """The rank that did not come to the collective while others waited in it, or left before its end."""
     entered = [trace for trace in view.traces if "entered" in trace.times]
+    gone = [trace for trace in entered if trace.exit_code == 0 and not trace.done and trace.error is None]
+    if gone and len(gone) < len(view.traces):
+        return view.finding(
+            "left",
+            gone,
+            "rank {ranks} exited with code 0 in the midst of the collectives in which the others wait",
+            "rank {ranks} 在其他 rank 仍在等待的集合操作中途以退出码 0 退出",
+        )
     silent = [t for t in view.traces if "group" in t.times and "entered" not in t.times and t.error is None]
     if not entered or not silent:
         return None
@@ -182,10 +191,18 @@ def _watchdog_abort(view: AssessedRun, trace: RankTrace) -> bool:
     return told or any("entered" not in other.times for other in view.traces)
 
 
+def _said_why(view: AssessedRun, trace: RankTrace) -> bool:
+    """Tell whether a rank aborted itself after its log had said of what: it is the victim of that, not the culprit."""
+    own = view.own
+    if own is None or own.status == "possible" or own.told_by_stages:
+        return False
+    return own.cause != cause_of("crashed") and trace.exit_code == -signal.SIGABRT
+
+
 def died_of_signal(view: AssessedRun) -> RunFinding | None:
     """The rank that a signal ended before the parent stopped anything."""
     dead = [t for t in view.traces if t.exit_code is not None and t.exit_code < 0 and not t.killed]
-    dead = [trace for trace in dead if not _watchdog_abort(view, trace)]
+    dead = [trace for trace in dead if not (_watchdog_abort(view, trace) or _said_why(view, trace))]
     if not dead:
         return None
     first = min(dead, key=lambda trace: trace.exited_at or 0.0)
@@ -211,7 +228,9 @@ def own_root_error(view: AssessedRun) -> RunFinding | None:
         return None  # the probe names the pair
     if own.told_by_stages:
         return None  # the stages tell these better than the texts of the ranks that waited
-    ranks = [trace for trace in view.traces if trace.rank in own.ranks]
+    # A rank that stops over what another one sent is the one that tells, and the other one's call looks right to itself.
+    blamed = () if own.cause == cause_of(DIFFERENT) else own.ranks
+    ranks = [trace for trace in view.traces if trace.rank in blamed]
     says = f"the ranks' own log points to {own.cause}: {own.line}"
     return RunFinding(
         own.cause,
@@ -232,7 +251,7 @@ def broken_path(view: AssessedRun) -> RunFinding | None:
 
     Gloo may pass although only one of two hosts can connect to the other, where NCCL, for which it stands, would fail.
     """
-    found = [path for path in _paths_used(view) if path.kind not in POOR]
+    found = [path for path in _paths_used(view) if path.kind not in POOR and path.kind != LOG_PORT]
     if view.result.passed:
         found = [path for path in found if path.kind == ONE_WAY and view.result.run.backend == "gloo"]
     return found[0] if found else None
@@ -256,6 +275,7 @@ def wrong_data(view: AssessedRun) -> RunFinding | None:
         wrong,
         f"{count} elements differ from the exact result on rank {{ranks}}",
         f"rank {{ranks}} 上有 {count} 个元素与精确结果不符",
+        OTHERWISE if view.result.run.device == "cuda" else "on-cpu",
     )
 
 
@@ -305,6 +325,7 @@ def group_failed(view: AssessedRun) -> RunFinding | None:
 #: In the order in which they are asked.
 CHECKS: tuple[Check, ...] = (
     different_call,
+    different_recorded,
     died_of_signal,
     own_root_error,
     wrong_data,

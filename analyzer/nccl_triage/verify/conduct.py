@@ -9,11 +9,11 @@ from typing import Any, Generic, Literal, TypeVar
 
 from nccl_triage.engine.schema import Treatment
 from nccl_triage.verify import gate
-from nccl_triage.verify.collective_run import CollectiveRun, Slot
+from nccl_triage.verify.collective_run import CollectiveRun, RunFinding, Slot
+from nccl_triage.verify.decide import Fact
 from nccl_triage.verify.judge import (
     FLAKY_RUNS,
     ExperimentOutcome,
-    Fact,
     Report,
     Trial,
     fact_of_findings,
@@ -163,7 +163,7 @@ class _Test:
         if state_of(outcome.controls) == "fails" and own_failure(outcome.controls) is None:
             self._treat(outcome)
         limit = self.session.plan.question.timeout
-        settle(outcome, self._fact(), limit, self._world(), checked.trivial_fails)
+        settle(outcome, self._fact(), limit, self._world(), checked.trivial_fails, self._seen())
         if self.planned.experiment.kind == "single":
             health = self.session.health(self.planned)
             outcome.findings += [*health.accused, *health.others]
@@ -275,8 +275,11 @@ class _Test:
             return self._crowded()
         if planned.experiment.kind == "single":
             return session.health(planned).fact
-        found = session.findings(session.realised(control))
-        return fact_of_findings(planned, found, bool(session.report.matrix.paths))
+        return fact_of_findings(planned, self._seen(), bool(session.report.matrix.paths))
+
+    def _seen(self) -> list[RunFinding]:
+        """Return what facts and probe show of the hosts and paths of the control."""
+        return self.session.findings(self.session.realised(self.control))
 
     def _crowded(self) -> Fact:
         """Tell whether the log has more ranks on one of the hosts than GPUs are visible there."""

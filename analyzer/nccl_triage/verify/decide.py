@@ -13,6 +13,7 @@ from nccl_triage.errors import RuleError
 from nccl_triage.verify.same_world import GpuMatch, HostMatch, VariableMatch
 
 State = Literal["passes", "fails", "mixed", "none"]
+Fact = Literal["shows", "other", "clean", "none"]
 Verdict = Literal["confirmed", "refuted", "supported", "not-reproduced", "inconclusive", "not-testable", "not-run"]
 #: The weights that a verdict can add to the cause's score.
 WEIGHT_WORDS = ("none", "weak-against", "moderate", "decisive", "decisive-against")
@@ -28,7 +29,7 @@ class Facts:
     diagnosed: bool = False
     treatment: State = "none"
     found: bool = False
-    fact: Literal["shows", "clean", "none"] = "none"
+    fact: Fact = "none"
     complete: bool = False
     passing: str = "refutes"
     brief: bool = False

@@ -8,10 +8,11 @@ confidence follow by the functions that made them first.
 from __future__ import annotations
 
 import copy
+from collections.abc import Mapping
 from typing import Any
 
 from nccl_triage.diagnosis.verdict import least_confidence, status_of
-from nccl_triage.diagnosis.weigh import VOTE_ID, confidences
+from nccl_triage.diagnosis.weigh import TELLING, VOTE_ID, confidences
 from nccl_triage.document.headline import hedges
 from nccl_triage.engine.schema import WEIGHTS, RuleSet
 from nccl_triage.redaction.secrets import mask_secrets
@@ -22,6 +23,8 @@ from nccl_triage.verify.record import outcome_record
 
 _VERDICT_ZH = {"confirmed": "实验已证实：", "refuted": "实验不支持："}
 _VERDICT_EN = {"confirmed": "Confirmed by experiment: ", "refuted": "Contradicted by experiment: "}
+#: Least difference of two confidences in a document, which are rounded.
+_ROUNDED = 0.002
 #: What a document says as a whole, kept beside the outcome of an experiment.
 _SAID = ("verdict", "headline", "headline_zh")
 #: Headline and title of each language, with the words that a headline is made of.
@@ -61,9 +64,17 @@ def apply(document: dict[str, Any], report: Report, rules: RuleSet | None = None
         if outcome is not None:
             _weigh(entry, outcome)
     first = changed["diagnoses"][0]["cause"] if changed["diagnoses"] else None
+    ceilings = _ceilings(document["diagnoses"])
+    for cause, outcome in by_cause.items():
+        added = log_odds(outcome.row.weight)
+        if added >= TELLING:
+            ceilings.pop(cause, None)
+        elif added < 0 and cause in before:
+            # The loss of a rival must not turn what speaks against a cause into something that speaks for it.
+            ceilings[cause] = before[cause]["confidence"]
     moved = any(log_odds(outcome.row.weight) for outcome in report.outcomes)
     if moved:
-        _reweigh(changed["diagnoses"])
+        _reweigh(changed["diagnoses"], ceilings)
     for entry in changed["diagnoses"]:
         outcome = by_cause.get(entry["cause"])
         if outcome is not None:
@@ -77,9 +88,11 @@ def apply(document: dict[str, Any], report: Report, rules: RuleSet | None = None
 def _forget(document: dict[str, Any]) -> dict[str, Any]:
     """Return the document as it was before an earlier verification."""
     earlier = copy.deepcopy(document)
-    marked = False
+    marked, ceilings = False, _ceilings(earlier["diagnoses"])
+    standing = {}
     for entry in earlier["diagnoses"]:
         before = (entry.get("verification") or {}).get("before") or {}
+        standing[entry["cause"]] = {name: before[name] for name in ("status", "confidence") if name in before}
         earlier.update({name: before[name] for name in _SAID if name in before})
         added = [item for item in entry["contributions"] if item["id"] == EVIDENCE_ID]
         entry["contributions"] = [item for item in entry["contributions"] if item["id"] != EVIDENCE_ID]
@@ -87,8 +100,20 @@ def _forget(document: dict[str, Any]) -> dict[str, Any]:
         entry["verification"] = None
         marked = marked or bool(added)
     if marked:
-        _reweigh(earlier["diagnoses"])
+        _reweigh(earlier["diagnoses"], ceilings)
+    for entry in earlier["diagnoses"]:
+        entry.update(standing[entry["cause"]])
     return earlier
+
+
+def _ceilings(diagnoses: list[dict[str, Any]]) -> dict[str, float]:
+    """Return the confidences of the causes that have less of it than their scores would give: what they rest on limits it."""
+    shares, _ = confidences([entry["score"] for entry in diagnoses])
+    return {
+        entry["cause"]: entry["confidence"]
+        for entry, share in zip(diagnoses, shares, strict=True)
+        if entry["confidence"] < share - _ROUNDED
+    }
 
 
 def _hedges(document: dict[str, Any]) -> tuple[str, str]:
@@ -96,10 +121,12 @@ def _hedges(document: dict[str, Any]) -> tuple[str, str]:
     return hedges(first["status"], first["confidence"])
 
 
-def _reweigh(diagnoses: list[dict[str, Any]]) -> None:
+def _reweigh(diagnoses: list[dict[str, Any]], ceilings: Mapping[str, float]) -> None:
     """Put the diagnoses in the order of their new scores, with the confidence and status that follow."""
     diagnoses.sort(key=lambda entry: -entry["score"])
-    shares, _ = confidences([entry["score"] for entry in diagnoses])
+    whole, _ = confidences([entry["score"] for entry in diagnoses])
+    pairs = zip(diagnoses, whole, strict=True)
+    shares = [min(share, ceilings.get(entry["cause"], 1.0)) for entry, share in pairs]
     for index, entry in enumerate(diagnoses):
         entry["confidence"] = round(shares[index], 3)
         rival = shares[index + 1] if index + 1 < len(shares) else 0.0

@@ -6,9 +6,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from nccl_triage.verify.collective_run import RunFinding
-from nccl_triage.verify.decide import cause_of
+from nccl_triage.verify.decide import Fact, cause_of
 from nccl_triage.verify.gpus import Refusal
-from nccl_triage.verify.judge import Fact
 from nccl_triage.verify.means import Means
 from nccl_triage.verify.placement import Request, accused_on, accused_places, is_gpu
 

@@ -23,12 +23,7 @@ def plan_for_job(question: Question, rules: RuleSet, settings: Settings, names: 
 
     Nothing is asked of this host or of any other.
     """
-    options = settings.options
-    causes = [rules.causes[entry.cause] for entry in question.suspects if entry.cause in rules.causes]
-    gpus = any(cause.experiment.backend == "nccl" for cause in causes[: options.suspects])
-    if options.backend == "auto":
-        options = replace(options, backend="gloo" if question.backend == "gloo" and not gpus else "nccl")
-    return static.plan_of(question, rules, replace(settings, hosts=tuple(names), options=options))
+    return static.plan_of(question, rules, replace(settings, hosts=tuple(names)))
 
 
 def record_of(document: Mapping[str, Any], rules: RuleSet, settings: Settings) -> dict[str, Any]:
@@ -38,7 +33,7 @@ def record_of(document: Mapping[str, Any], rules: RuleSet, settings: Settings) -
     """
     question, place = (
         api.question_of(dict(document), settings.options),
-        verify_commands.place_of(document, settings.paths),
+        verify_commands.place_of(document, settings.paths, api.option_words(settings), settings.hosts),
     )
     job = plan_for_job(question, rules, settings, place.names)
     made, launcher = _plan_here(document, rules, settings, job), settings.launcher

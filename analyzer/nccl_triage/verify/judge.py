@@ -7,13 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal
+from typing import Any
 
 from nccl_triage.engine.schema import RuleSet, Text, Treatment
 from nccl_triage.verify.assess import assess, diagnose_own_logs
 from nccl_triage.verify.assessed_run import AssessedRun
 from nccl_triage.verify.collective_run import CollectiveRun, RunFinding, RunResult
-from nccl_triage.verify.decide import DecisionRow, Facts, State, decide
+from nccl_triage.verify.decide import DecisionRow, Fact, Facts, State, decide
 from nccl_triage.verify.plan import REPEATS, Plan, Planned
 from nccl_triage.verify.previous import Previous
 from nccl_triage.verify.reachability import ReachabilityMatrix
@@ -21,7 +21,6 @@ from nccl_triage.verify.same_world import SameWorld
 
 #: Runs after which a control that failed once of twice counts as flaky.
 FLAKY_RUNS = 5
-Fact = Literal["shows", "clean", "none"]
 
 
 @dataclass(slots=True)
@@ -84,19 +83,25 @@ def outcome_without(planned: Planned, controls: Sequence[Trial] = ()) -> Experim
 
 
 def settle(
-    outcome: ExperimentOutcome, fact: Fact, limit: float | None, world: SameWorld, trivial_fails: bool = False
+    outcome: ExperimentOutcome,
+    fact: Fact,
+    limit: float | None,
+    world: SameWorld,
+    trivial_fails: bool = False,
+    seen: Sequence[RunFinding] = (),
 ) -> None:
     """Conclude from an outcome's controls and treatments: its findings, facts and row.
 
-    ``fact`` is what checks without a collective show, ``limit`` the log's timeout in seconds, ``world`` how the hosts,
+    ``seen`` are findings of hosts and paths, which are told whatever the runs come to. ``fact`` is what checks without a collective show, ``limit`` the log's timeout in seconds, ``world`` how the hosts,
     GPUs and variables of the runs compare with those of the failure, ``trivial_fails`` whether a trivial all-reduce failed before the control.
     """
     planned, controls = outcome.planned, outcome.controls
     why_not = own_failure(controls)
     if why_not is not None:
-        outcome.why_not, outcome.findings = why_not, []
+        outcome.why_not, outcome.findings = why_not, list(seen)
         return
-    outcome.findings = list(dict.fromkeys(t.finding for t in controls if t.finding is not None))
+    shown = [trial.finding for trial in controls if trial.finding is not None]
+    outcome.findings = list(dict.fromkeys([*shown, *seen]))
     state = state_of(controls)
     if state == "passes" and trivial_fails:
         state = "mixed"  # the ranks could not do less, and then did more
@@ -161,10 +166,11 @@ def is_brief(planned: Planned, controls: Iterable[Trial], limit: float | None) -
 
 
 def fact_of_findings(planned: Planned, findings: Iterable[RunFinding], probed: bool) -> Fact:
-    """Return whether facts of the hosts, or the probe if there was one, show the predicted cause."""
-    if any(predicted(planned, finding) for finding in findings):
+    """Return whether facts of the hosts, or the probe if there was one, show the suspected cause itself, or another."""
+    causes = {finding.cause for finding in findings}
+    if planned.suspect.cause in causes:
         return "shows"
-    return "clean" if probed else "none"
+    return "other" if causes else "clean" if probed else "none"
 
 
 def fact_of_versions(trials: Iterable[Trial], control: CollectiveRun) -> Fact:

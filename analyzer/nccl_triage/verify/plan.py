@@ -117,9 +117,13 @@ def _text(en: str, zh: str) -> Text:
 
 
 def backend_of(request: Request, means: Means, options: PlanOptions) -> str | None:
-    """Return the backend of an experiment, or None when it needs GPUs and NCCL that are not there."""
+    """Return the backend of an experiment, or None when it needs GPUs and NCCL that are not there.
+
+    A job of Gloo is repeated with Gloo, wherever it is tested, unless a cause needs NCCL or the user asks for it.
+    """
     gloo = "gloo" if request.experiment.backend == "any" else None
-    if options.backend == "gloo":
+    of_gloo = options.backend == "auto" and request.question.backend == "gloo" and gloo is not None
+    if options.backend == "gloo" or of_gloo:
         return gloo
     if means.why_no_nccl(places_for(request, means)) is None:
         return "nccl"

@@ -9,6 +9,7 @@ from typing import Any
 
 from nccl_triage.lazy_regex import lazily
 from nccl_triage.verify import variables
+from nccl_triage.verify.proofs import proves
 from nccl_triage.verify.worker.gpu import pci_address
 from nccl_triage.verify.worker.ops import OPERATIONS, UNKNOWN_NUMEL
 
@@ -151,8 +152,10 @@ def _backend(document: Mapping[str, Any]) -> str | None:
 
 
 def _proven(entry: Mapping[str, Any]) -> bool:
-    """Tell whether the log, and no experiment, has evidence that decides for a cause."""
-    return any(
+    """Tell whether the log, and no experiment, proves a cause: by evidence that decides, or by an error number."""
+    lines = (_string(line.get("text")) or "" for line in _mappings(entry.get("evidence")))
+    cause = _string(entry.get("cause")) or ""
+    return any(proves(line, cause) for line in lines) or any(
         item.get("weight") == "decisive"
         and item.get("id") != EVIDENCE_ID
         and item.get("explained_by") is None

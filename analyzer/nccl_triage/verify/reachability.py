@@ -26,6 +26,8 @@ PROBE_TIMEOUT = 4.0
 #: States of a path that no collective can use, and of one that works badly.
 BROKEN = frozenset({"no-route", "refused", "prohibited", "silent", "reset", "no-data", "large-packets-lost", "failed"})
 DEGRADED = frozenset({"lossy", "delayed"})
+#: What the names of bridges begin with, which NCCL takes after everything else.
+BRIDGES = ("docker", "virbr")
 #: What a probe measures of a path, where it gets that far.
 _NUMBERS = (
     "connect_s",
@@ -40,6 +42,7 @@ _NUMBERS = (
     "bulk_sent_again",
     "answered",
     "error",
+    "said_by",
 )
 
 
@@ -127,7 +130,7 @@ def measure(cluster: Cluster, *, also: int | None = None, timeout: float = PROBE
     targets: dict[int, list[dict[str, Any]]] = {place: [] for place in hosts}
     for origin, target in pairs(len(hosts)):
         for entry in listening.get(target, {}).get("where", []):
-            where = {"host": cluster.name(target), "interface": entry["interface"], "address": entry["address"]}
+            where = {"host": cluster.name(target), **{key: entry.get(key) for key in ("interface", "address", "mac")}}
             targets[origin].append({**where, "ports": entry["ports"]})
             if entry["also"]:
                 targets[origin].append({**where, "ports": entry["also"], "kind": "port of the log"})
@@ -195,7 +198,7 @@ def nccl_pick(
     if wish:
         chosen = [entry for entry in usable if _wished(entry["name"], wish)]
         return chosen, "wished" if chosen else "none"
-    docker, bridges = ([entry for entry in usable if entry["name"].startswith(kind)] for kind in ("docker", "virbr"))
+    docker, bridges = ([entry for entry in usable if entry["name"].startswith(kind)] for kind in BRIDGES)
     put_off = [*docker, *bridges]
     for rule, found in (
         ("infiniband", [entry for entry in usable if entry["name"].startswith("ib")]),

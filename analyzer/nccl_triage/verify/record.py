@@ -249,12 +249,12 @@ def outcome_record(
         run_record(trial, names, report.hosts, changed_zh.get(trial.result.run.changed, ""), report.previous)
         for trial in trials
     ]
-    named = _named(outcome)
+    reason = _joined(reason, _named(outcome), _fits_better(outcome))
     return {
         "outcome": outcome.row.outcome,
         "decided_by": outcome.row.id,
-        "reason": reason["en"] + (f" {named['en']}." if named else ""),
-        "reason_zh": reason["zh"] + (f"{named['zh']}。" if named else ""),
+        "reason": reason["en"],
+        "reason_zh": reason["zh"],
         "before": dict(before),
         "after": dict(after),
         "kind": outcome.planned.experiment.kind,
@@ -291,6 +291,24 @@ def _notices(run: Mapping[str, Any]) -> list[dict[str, Any]]:
         for found in judged
         if found["state"] == "below"
     ]
+
+
+def _joined(reason: Mapping[str, str], *more: Mapping[str, str] | None) -> dict[str, str]:
+    """Return a text with further sentences, which come without their ends."""
+    told = [text for text in more if text is not None]
+    return {
+        "en": reason["en"] + "".join(f" {text['en']}." for text in told),
+        "zh": reason["zh"] + "".join(f"{text['zh']}。" for text in told),
+    }
+
+
+def _fits_better(outcome: ExperimentOutcome) -> dict[str, str] | None:
+    """Return which other cause the findings speak for, and none for the suspected one, as a sentence without its end."""
+    found = [finding.cause for finding in outcome.findings if finding.cause]
+    if outcome.row.outcome in ("confirmed", "supported") or outcome.planned.suspect.cause in found:
+        return None
+    causes = ", ".join(dict.fromkeys(found))
+    return {"en": f"This fits {causes} better", "zh": f"这更符合 {causes}"} if causes else None
 
 
 def _named(outcome: ExperimentOutcome) -> dict[str, str] | None:

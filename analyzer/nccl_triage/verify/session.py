@@ -129,13 +129,16 @@ def workspace(wanted: Path | None, keep: bool = False, *, force: bool = False) -
     """Give the one folder that a session writes to.
 
     The wanted one is made when absent, must be empty unless ``force``, and stays; otherwise a temporary one (mode 0700),
-    which is removed at the end unless ``keep``. Raises UsageError, OutputError.
+    which is removed at the end unless ``keep``; what a session that was killed left there is removed first.
+    Raises UsageError, OutputError.
     """
     if wanted is not None:
         yield _given(wanted, force)
         return
+    _remove_stale()
     try:
-        folder = Path(tempfile.mkdtemp(prefix="nccl-triage-verify-"))
+        folder = Path(tempfile.mkdtemp(prefix=_PREFIX))
+        held = _hold(folder)
     except OSError as error:
         raise OutputError(
             "no temporary folder can be made for the logs of the ranks",
@@ -146,8 +149,53 @@ def workspace(wanted: Path | None, keep: bool = False, *, force: bool = False) -
     try:
         yield folder
     finally:
-        if not keep:
+        if keep:
+            (folder / _HELD).unlink(missing_ok=True)
+        else:
             shutil.rmtree(folder, ignore_errors=True)
+        os.close(held)
+
+
+#: What temporary folders begin with, and the file in each that its session keeps locked: the kernel ends the lock of a
+#: process that is killed.
+_PREFIX, _HELD = "nccl-triage-verify-", ".held"
+
+
+def _hold(folder: Path) -> int:
+    """Lock a folder for as long as this process lives; returns the descriptor. It has its name only when it is locked."""
+    new = folder / f"{_HELD}.new"
+    descriptor = os.open(new, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:  # a file system without locks: nobody could tell whether the session still runs
+        new.unlink()
+        return descriptor
+    new.rename(folder / _HELD)
+    return descriptor
+
+
+def _remove_stale() -> None:
+    """Remove the temporary folders of this user's sessions that were killed before they could do so."""
+    with contextlib.suppress(OSError):
+        for folder in Path(tempfile.gettempdir()).glob(f"{_PREFIX}*"):
+            info = folder.lstat()
+            if stat.S_ISDIR(info.st_mode) and info.st_uid == os.getuid() and _is_free(folder / _HELD):
+                shutil.rmtree(folder, ignore_errors=True)
+
+
+def _is_free(path: Path) -> bool:
+    """Tell whether a file that its session keeps locked is there, and is not locked."""
+    try:
+        descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW)
+    except OSError:
+        return False
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        return False
+    finally:
+        os.close(descriptor)
+    return True
 
 
 def _given(folder: Path, force: bool) -> Path:

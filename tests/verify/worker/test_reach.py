@@ -73,7 +73,7 @@ def reset(connection: socket.socket) -> None:
 
 
 def probed(port: int, thorough: bool = True) -> dict[str, Any]:
-    return reach.probe_port("127.0.0.1", port, thorough, PATIENCE)
+    return reach.probe_port(reach.Target("127.0.0.1", port, thorough), PATIENCE)
 
 
 def test_a_good_port() -> None:
@@ -138,27 +138,39 @@ def test_a_port_that_answers_nothing() -> None:
         (errno.EHOSTUNREACH, "no-route"),
         (errno.EACCES, "prohibited"),
         (errno.EPERM, "prohibited"),
+        (errno.EINVAL, "no-route"),
         (errno.ETIMEDOUT, "silent"),
         (errno.EADDRNOTAVAIL, "failed"),
     ],
 )
 def test_what_the_kernel_says(number: int, state: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    def refuse(*_: Any, **__: Any) -> Any:
-        raise OSError(number, "no")
+    replace_connect(monkeypatch, lambda *_: OSError(number, "no"))
+    found = probed(4000)
+    assert found["state"] == state and "said_by" not in found, "there is a route to the loopback"
 
-    monkeypatch.setattr(socket, "create_connection", refuse)
-    assert probed(4000)["state"] == state
+
+def replace_connect(monkeypatch: pytest.MonkeyPatch, error: Callable[[str, int], OSError | None]) -> None:
+    """Let connections fail with an error where there is one; datagram sockets only ask the routing table."""
+    connect = socket.socket.connect
+
+    def connecting(own: socket.socket, where: tuple[str, int]) -> None:
+        found = error(*where) if own.type == socket.SOCK_STREAM else None
+        if found is not None:
+            raise found
+        connect(own, where)
+
+    monkeypatch.setattr(socket.socket, "connect", connecting)
 
 
 def test_answers_that_take_long() -> None:
     with server(lambda connection: read(connection, delay=2 * reach.DELAYED)) as port:
-        found = reach.probe_port("127.0.0.1", port, True, 5.0)
+        found = reach.probe_port(reach.Target("127.0.0.1", port, True), 5.0)
     assert found["state"] == "delayed" and found["round_trip_s"] > reach.DELAYED
 
 
 def test_a_good_path_has_its_numbers() -> None:
     with server(read) as port:
-        found = reach.probe_port("127.0.0.1", port, True, 5.0)
+        found = reach.probe_port(reach.Target("127.0.0.1", port, True), 5.0)
     assert found["connections"] == loss.LANES and found["messages"] >= 300
     assert found["sent_again"] == found["answers_sent_again"] == found["bulk_sent_again"] == 0
     assert found["bytes_s"] > 1 << 20
@@ -187,17 +199,14 @@ def test_a_large_message_that_was_lost_on_a_path_that_loses_small_ones_too(monke
 
 def test_a_port_that_fails_once_beside_others_that_answer(monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[int] = []
-    create = socket.create_connection
 
-    def sometimes(where: tuple[str, int], *args: Any, **kwargs: Any) -> socket.socket:
-        asked.append(where[1])
-        if asked.count(where[1]) == 1 and where[1] in twice:
-            raise TimeoutError
-        return create(where, *args, **kwargs)
+    def sometimes(address: str, port: int) -> OSError | None:
+        asked.append(port)
+        return TimeoutError() if asked.count(port) == 1 and port in twice else None
 
     with server(read) as good, server(read) as once:
         twice = {once}
-        monkeypatch.setattr(socket, "create_connection", sometimes)
+        replace_connect(monkeypatch, sometimes)
         target = {"host": "b", "interface": "eth0", "address": "127.0.0.1", "ports": [good, once]}
         assert [entry["state"] for entry in reach.probe([target], PATIENCE)] == ["reachable", "reachable"]
         asked.clear()
@@ -245,7 +254,10 @@ def test_the_listener_answers_the_probe_on_every_interface(listener: Any) -> Non
     for entry in where:
         assert len(set(entry["ports"])) == 2
         for port in entry["ports"]:
-            assert reach.probe_port(entry["address"], port, True, 5.0)["state"] in ("reachable", "delayed")
+            assert reach.probe_port(reach.Target(entry["address"], port, True), 5.0)["state"] in (
+                "reachable",
+                "delayed",
+            )
 
 
 @pytest.mark.parametrize("data", [b"GET / HTTP/1.1\r\n\r\n", b"\xff\xff\xff\xff", b"\x00", b""])
@@ -259,7 +271,7 @@ def test_the_listener_survives_what_is_no_probe(listener: Any, data: bytes) -> N
         odd.settimeout(5)
         with suppress(ConnectionResetError):
             assert odd.recv(1) == b"", "closed without an answer"
-    assert reach.probe_port("127.0.0.1", lo["ports"][0], True, 5.0)["state"] == "reachable"
+    assert reach.probe_port(reach.Target("127.0.0.1", lo["ports"][0], True), 5.0)["state"] == "reachable"
 
 
 def test_the_listener_ends_with_its_input(listener: Any) -> None:

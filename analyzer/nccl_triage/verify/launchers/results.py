@@ -22,10 +22,10 @@ from nccl_triage.verify.collective_run import (
     Slot,
     SlotGpu,
 )
+from nccl_triage.verify.decide import Fact
 from nccl_triage.verify.health import health_of
 from nccl_triage.verify.judge import (
     ExperimentOutcome,
-    Fact,
     Report,
     Trial,
     fact_of_findings,
@@ -279,7 +279,7 @@ def _outcome(
     fact = _fact(planned, controls[0], trials, hosts, question)
     run, request = controls[0].result.run, Request(question, planned.suspect, planned.experiment)
     world = compare(request, hosts.means(), run.slots, run.backend, saved.options.job_hosts)
-    settle(outcome, fact, question.timeout, world)
+    settle(outcome, fact, question.timeout, world, seen=hosts.findings(run))
     return outcome
 
 

@@ -104,13 +104,19 @@ def shape(question: Question, settings: Settings) -> tuple[int, int | None, int]
 def plan_of(question: Question, rules: RuleSet, settings: Settings) -> Plan:
     """Return the plan for hosts of which only the number is known, a GPU for each rank."""
     hosts, world, each = shape(question, settings)
-    backend = "gloo" if settings.options.backend == "gloo" else "nccl"
     named = [place.name for place in places_of(settings)] if settings.hosts else []
     slots = settings.ranks_per_host
     places = tuple(HostPlace(named[index] if named else f"host {index + 1}", slots=slots) for index in range(hosts))
-    means = Means.alike(places, each if backend == "nccl" else 0)
-    made = plan.build(question, rules.causes, means, replace(settings.options, backend=backend, world=world))
-    return replace(made, experiments=tuple(plan.compared(entry, question, means, ()) for entry in made.experiments))
+    options = replace(settings.options, world=world)
+
+    def on(gpus: int) -> Plan:
+        means = Means.alike(places, gpus)
+        made = plan.build(question, rules.causes, means, options)
+        return replace(made, experiments=tuple(plan.compared(entry, question, means, ()) for entry in made.experiments))
+
+    made = on(0 if options.backend == "gloo" else each)
+    used = {entry.control.backend for entry in made.experiments if entry.control is not None}
+    return made if "nccl" in used or not used else on(0)
 
 
 def lay_out(made: Plan, faults: dict[str, Any] | None = None) -> Layout:

@@ -29,6 +29,10 @@ MEANINGS = {
     "wrong-order": "calls two collectives in the opposite order",
     "wrong-size": "passes half of the elements",
     "wrong-dtype": "passes another dtype",
+    "hidden-size": "passes half of the elements to the library, and says nothing of it",
+    "hidden-dtype": "passes another dtype to the library, and says nothing of it",
+    "skips": "leaves out its third collective",
+    "leaves-midway": "exits with code 0 in place of its third collective",
     "slow": "sleeps before each timed iteration",
     "starved": "shares one core with programs that never rest",
 }
@@ -87,9 +91,27 @@ class Fault:
         return own
 
     def first(self, call: Any) -> None:
-        """Issue a call out of order, before the first collective."""
+        """Issue a call out of order before the first collective, or change what the library gets from then on."""
         if self.name == "wrong-order":
             call.dist.barrier()
+        if self.name in ("hidden-size", "hidden-dtype", "skips", "leaves-midway"):
+            import torch.distributed as library
+
+            self._issue, self._issued = library.all_reduce, 0
+            setattr(library, "all_reduce", self._all_reduce)  # noqa: B010
+
+    def _all_reduce(self, x: Any, **options: Any) -> Any:
+        """Stand for the library's all_reduce."""
+        self._issued += 1
+        if self._issued == _THIRD and self.name == "leaves-midway":
+            os._exit(0)
+        if self._issued == _THIRD and self.name == "skips":
+            return None
+        if self.name == "hidden-size":
+            x = x[: max(1, len(x) // 2)]
+        elif self.name == "hidden-dtype":
+            x = x.double() if str(x.dtype) != "torch.float64" else x.float()
+        return self._issue(x, **options)
 
     def before(self, iteration: int) -> None:
         """Act before a timed iteration."""
@@ -97,6 +119,8 @@ class Fault:
             time.sleep(self.seconds)
 
 
+#: The collective that a rank leaves out, or in place of which it leaves.
+_THIRD = 3
 #: Programs that share the core of a rank that is starved.
 _CROWD = 6
 

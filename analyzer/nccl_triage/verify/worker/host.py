@@ -55,6 +55,13 @@ def interfaces() -> list[dict[str, Any]]:
     return found
 
 
+def mac(name: str, network: Path = Path("/sys/class/net")) -> str | None:
+    """Return the hardware address of an interface, or None where it has none."""
+    with contextlib.suppress(OSError):
+        return (network / name / "address").read_text().strip() or None
+    return None
+
+
 def speed_mbit(name: str, network: Path = Path("/sys/class/net")) -> int | None:
     """Return the rate of an interface in Mbit/s, or None where the kernel does not know it.
 

@@ -7,6 +7,7 @@ import json
 import math
 import os
 import re
+import sys
 import time
 import traceback
 from collections.abc import Iterator, Mapping
@@ -15,7 +16,7 @@ from typing import Any
 
 from . import compute, faults, memory, timing, variables
 from .collectives import Prepared
-from .control import Control
+from .control import Control, entries
 from .ops import DTYPES, operation
 from .payload import Call
 from .progress import OwnFailureError, ProgressMarks
@@ -304,6 +305,9 @@ def run(spec: dict[str, Any], rank: int, out: int, control: int) -> int:
     except BaseException as error:  # whatever happened is the result of the experiment
         # As any training program does: the log is read by the same parsers as the user's.
         traceback.print_exc()
+        torch = sys.modules.get("torch")
+        if hasattr(torch, "_C"):
+            marks.say("flight", entries=entries(torch))
         marks.say("error", type=type(error).__name__, text=_cut(str(error)), own=_own(error, marks.stage))
         return 3
     return 0

@@ -3,7 +3,8 @@
 A listener accepts on every interface and acknowledges what it gets; a prober connects to each address, sends 64 bytes,
 8 KiB and 1 MiB, and then counts losses and measures the throughput (``loss``). What fails, and how, tells no route, a
 closed or filtered port, a hole for large packets and loss from one another; each direction is probed by its own sender,
-for a narrow link is often narrow one way only. What fails while other ports of the address answer is tried twice.
+for a narrow link is often narrow one way only. What fails while other ports of the address answer is tried twice. Who
+keeps a connection from coming about is found out, too (``refusal``): error numbers are ambiguous.
 """
 
 from __future__ import annotations
@@ -16,12 +17,13 @@ import struct
 import sys
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from . import host, loss
+from . import host, loss, refusal
 
 #: Bytes of the messages, smallest first.
 SIZES = (64, 8192, 1 << 20)
@@ -35,6 +37,7 @@ _LOOK = 0.5
 _BY_ERRNO = {
     errno.ENETUNREACH: "no-route",
     errno.EHOSTUNREACH: "no-route",
+    errno.EINVAL: "no-route",  # a route of the type blackhole
     errno.ECONNREFUSED: "refused",
     errno.ECONNRESET: "reset",
     errno.EPIPE: "reset",
@@ -100,6 +103,7 @@ def serve(ports: int, loopback: bool, also: int = 0) -> None:
         chosen = [port for _ in range(ports) if (port := _listen(entry["address"], 0)) is not None]
         extra = [also] if also and _listen(entry["address"], also) else []
         where = {"interface": entry["name"], "address": entry["address"], "mtu": entry["mtu"]}
+        where["mac"] = host.mac(entry["name"])
         found.append({**where, "ports": chosen, "also": extra})
     print(json.dumps(found), flush=True)
     asked: dict[str, int] = {}
@@ -135,36 +139,61 @@ def _kind(error: OSError, done: list[int]) -> str:
     return _BY_ERRNO.get(error.errno or 0, "failed")
 
 
-def probe_port(
-    address: str, port: int, thorough: bool, timeout: float = PROBE_TIMEOUT, others: Sequence[int] = ()
-) -> dict[str, Any]:
-    """Return what happens between here and one port: state, local address, seconds to connect and to be answered.
+@dataclass(frozen=True, slots=True)
+class Target:
+    """A port that is probed; ``others`` are further ports of the address, ``own`` the addresses of this host.
 
-    ``others`` are further ports of the address, over which a thorough probe looks for losses, too.
+    A thorough probe sends messages, and looks for losses over the other ports, too. ``mac`` is the hardware address of the
+    interface that has the address.
     """
-    found: dict[str, Any] = {"address": address, "port": port, "state": "reachable"}
+
+    address: str
+    port: int
+    thorough: bool
+    others: Sequence[int] = ()
+    own: Collection[str] = ()
+    mac: str | None = None
+
+
+def probe_port(target: Target, timeout: float = PROBE_TIMEOUT) -> dict[str, Any]:
+    """Return what happens between here and one port: state, local address, seconds to connect and to be answered."""
+    found: dict[str, Any] = {"address": target.address, "port": target.port, "state": "reachable"}
+    ports = (target.port, *target.others)
     done: list[int] = []
     started = time.monotonic()
-    try:
-        with socket.create_connection((address, port), timeout=timeout) as connection:
+    with socket.socket() as connection:
+        connection.settimeout(timeout)
+        refusal.keep_errors(connection, True)
+        try:
+            connection.connect((target.address, target.port))
+            refusal.keep_errors(connection, False)
             found["connect_s"] = round(time.monotonic() - started, 4)
             found["local"] = connection.getsockname()[0]
-            connection.settimeout(timeout)
             connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            if not thorough:
+            if not target.thorough:
                 return found
             done.append(0)
             for size in SIZES:
                 found[f"answer_{size}_s"] = round(_send(connection, size), 4)
                 done.append(size)
-            found.update(_quality(connection, address, (port, *others), timeout))
-    except OSError as error:
-        found["state"] = _kind(error, done)
-        found["error"] = errno.errorcode.get(error.errno or 0, type(error).__name__)
-        found["answered"] = max(done, default=0)
-        if found["state"] == "large-packets-lost":
-            found.update(_lossy_after_all(address, (port, *others), timeout))
+            found.update(_quality(connection, target.address, ports, timeout))
+        except OSError as error:
+            found["state"] = _kind(error, done)
+            found["error"] = errno.errorcode.get(error.errno or 0, type(error).__name__)
+            found["answered"] = max(done, default=0)
+            if not done:
+                found.update(_kept_off(connection, target, found["state"]))
+            elif found["state"] == "large-packets-lost":
+                found.update(_lossy_after_all(target.address, ports, timeout))
     return found
+
+
+def _kept_off(connection: socket.socket, target: Target, state: str) -> dict[str, Any]:
+    """Return who kept a connection from coming about, where something tells, and the state that this makes of it."""
+    by = refusal.said_by(connection, target.address, target.own, target.mac)
+    if by is None:
+        return {}
+    return {"said_by": by, "state": "prohibited" if by == refusal.FILTER and state == "no-route" else state}
 
 
 def _quality(connection: socket.socket, address: str, ports: Sequence[int], timeout: float) -> dict[str, Any]:
@@ -207,8 +236,8 @@ def probe(targets: list[dict[str, Any]], timeout: float = PROBE_TIMEOUT) -> list
 
     def one(job: tuple[dict[str, Any], int]) -> dict[str, Any]:
         target, k = job
-        ports = target["ports"]
-        return probe_port(target["address"], ports[k], k == 0, timeout, ports[1:] if k == 0 else ())
+        address, ports, mac = target["address"], target["ports"], target.get("mac")
+        return probe_port(Target(address, ports[k], k == 0, ports[1:] if k == 0 else (), own, mac), timeout)
 
     with ThreadPoolExecutor(max_workers=min(32, len(jobs) or 1)) as pool:
         found = list(pool.map(one, jobs))
