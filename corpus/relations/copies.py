@@ -13,8 +13,8 @@ _WORDS = re.compile(r"(?<=\w) (?=\w)")
 _SAID = re.compile(r"(?i)error|failed|fault|timeout|exception|warn|killed")
 _QUOTED = re.compile(r"(?<!\w)(['\"])([^'\"\n]{0,400}?)\1(?!\w)")
 _TYPESET = {"'": ("‘", "’"), '"': ("“", "”")}
-#: Ranks of one task of a launcher that labels what its tasks print.
-_PER_TASK = 2
+#: The prefix of a launcher that numbers its tasks.
+_LABEL = "srun"
 
 
 def _rewritten(name: str, rewrite: Callable[[str, random.Random], str]) -> None:
@@ -45,17 +45,20 @@ _rewritten(
 _rewritten("smart quotes", _smart)
 _rewritten("escaped for HTML", lambda line, chance: html.escape(line))
 _rewritten("escaped for HTML, with no-break spaces", lambda line, chance: html.escape(line).replace("  ", "&nbsp; "))
-_rewritten("srun -l of one task", lambda line, chance: f"0: {line}")
+
+def _labelled(name: str, per_task: int) -> None:
+    @way(name)
+    def _carry(lines: list[str], chance: random.Random) -> Iterator[str]:
+        """Number what the tasks print, each of which starts some of the ranks; no launcher does so twice."""
+        profile, task = prefixes().sniff(lines[:400]), 0
+        for line in lines:
+            rank = prefixes().peel(line, profile).context.rank
+            task = task if rank is None else rank // per_task
+            yield line if _LABEL in profile.believed else f"{task}: {line}"
 
 
-@way("srun -l of several tasks")
-def _labelled(lines: list[str], chance: random.Random) -> Iterator[str]:
-    """Number what the tasks print, each of which starts some of the ranks."""
-    profile, task = prefixes().sniff(lines[:400]), 0
-    for line in lines:
-        rank = prefixes().peel(line, profile).context.rank
-        task = task if rank is None else rank // _PER_TASK
-        yield f"{task:2d}: {line}"
+for _name, _per_task in (("srun -l of one task", 1 << 20), ("srun -l of several tasks", 2)):
+    _labelled(_name, _per_task)
 
 
 @way("every line twice")
