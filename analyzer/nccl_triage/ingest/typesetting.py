@@ -9,6 +9,7 @@ from __future__ import annotations
 import html
 from re import Match
 
+from nccl_triage.ingest import panes
 from nccl_triage.lazy_regex import lazily
 
 #: What sets colours, and deletes the rest of the line behind them as ``grep --color`` does.
@@ -25,6 +26,7 @@ _SET = {
 }  # fmt: skip
 _BYTES = {letter.encode(): plain.encode() for letter, plain in _SET.items()}
 _LEADS = (b"\xc2\xa0", b"\xc2\xad", b"\xe2\x80")
+_BORDER = panes.BORDER.encode()
 _LETTER = lazily(rb"\xc2[\xa0\xad]|\xe2\x80[\x80-\xaf]")
 
 
@@ -36,7 +38,7 @@ def undone(data: bytes) -> bytes:
         data = _ESCAPED.sub(_unescaped, data)
     if not data.isascii() and any(lead in data for lead in _LEADS):
         data = _LETTER.sub(lambda found: _BYTES.get(found[0], found[0]), data)
-    return data
+    return panes.fullest(data) if _BORDER in data else data
 
 
 def _unescaped(found: Match[bytes]) -> bytes:
