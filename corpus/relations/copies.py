@@ -12,6 +12,7 @@ from corpus.relations.collectors import prefixes, way
 _WORDS = re.compile(r"(?<=\w) (?=\w)")
 _SAID = re.compile(r"(?i)error|failed|fault|timeout|exception|warn|killed")
 _QUOTED = re.compile(r"(?<!\w)(['\"])([^'\"\n]{0,400}?)\1(?!\w)")
+_ANSI = re.compile(r"\x1b\[[\d;]*[A-Za-z]")
 _TYPESET = {"'": ("‘", "’"), '"': ("“", "”")}
 #: The prefix of a launcher that numbers its tasks.
 _LABEL = "srun"
@@ -70,7 +71,7 @@ def _doubled(lines: list[str], chance: random.Random) -> Iterator[str]:
 def _wrapped(width: int) -> None:
     @way(f"wrapped at {width} columns")
     def _carry(lines: list[str], chance: random.Random) -> Iterator[str]:
-        for line in lines:
+        for line in (_ANSI.sub("", line) for line in lines):  # what is copied of a terminal has no colours
             yield from (line[at : at + width] for at in range(0, max(1, len(line)), width))
 
 

@@ -1,6 +1,7 @@
 """Text pasted from a terminal is broken at the terminal's width: look at neighbouring lines joined.
 
-Only lines that end near the source's usual break are joined with their successors, with and without a blank, and
+Where all lines are cut at one column, wherever that falls, they are put together before anything is read (``whole``).
+What a mailer broke between words is only looked at: lines that end near the source's usual break are joined with their successors, with and without a blank, and
 only signatures whose literals neither line has alone are tried.
 """
 
@@ -22,12 +23,39 @@ MAX_PARTS = 4
 MAX_VAIN_ALIKE, MAX_VAIN = 3, 100
 #: Characters by which lines begin alike.
 _BEGINNING = 16
+#: Lines of a log that is put together at most.
+MAX_CUT_LINES = 20_000
+_FOLDED = str.maketrans("123456789", "000000000")
 _NO_NUMBERS = str.maketrans("", "", "0123456789.+-")
 
 #: Reads a joined text by some signatures; its first argument is the index of the first line. Returns whether that told something.
 ReadJoined = Callable[[int, str, Sequence[Signature]], bool]
 #: Tells whether a line begins with a prefix.
 HasPrefix = Callable[[str], bool]
+
+
+#: Lines that are cut at one column, and the share of them that may go on with what lines begin with.
+_FEWEST_CUT, _ALIKE = 3, 0.25
+#: Characters by which it is told whether lines begin alike.
+_START = 5
+
+
+def whole(lines: Sequence[str]) -> list[range] | None:
+    """Return the ranges of lines that were one before a terminal cut them at its width; None where it did not."""
+    width = max(map(len, lines), default=0)
+    if not MIN_WIDTH <= width <= MAX_WIDTH or len(lines) > MAX_CUT_LINES:
+        return None
+    full = [len(line) == width for line in lines]
+    starts = {_shape(line) for number, line in enumerate(lines) if not (number and full[number - 1])}
+    rests = {line for number, line in enumerate(lines) if number and full[number - 1]}
+    if len(rests) < _FEWEST_CUT or sum(_shape(line) in starts for line in rests) > _ALIKE * len(rests):
+        return None
+    ends = [number + 1 for number, is_full in enumerate(full) if not is_full or number == len(lines) - 1]
+    return [range(begin, end) for begin, end in zip([0, *ends], ends)]  # noqa: B905 - the last end begins nothing
+
+
+def _shape(line: str) -> str:
+    return line[:_START].translate(_FOLDED)
 
 
 def _break_width(lines: Sequence[str]) -> int | None:
