@@ -61,15 +61,6 @@ def _read_in_part(asked: _Weighed) -> Grounds | None:
     return ITSELF if asked.is_partial and asked.case.story.outcome.is_well else None
 
 
-@VERDICT.condition("looks-filtered")
-def _looks_filtered(asked: _Weighed) -> Grounds | None:
-    """Of a search for a word, what does not hold it is missing: the end above all."""
-    seen = asked.case.observations
-    filtered = sum("filtered" in note for note in seen.notes)
-    whole = sum(1 for info in seen.sources.values() if info.lines) > filtered
-    return ITSELF if filtered and not whole and asked.case.story.outcome.is_well else None
-
-
 @VERDICT.condition("run-is-well")
 def _run_is_well(asked: _Weighed) -> Grounds | None:
     outcome = asked.case.story.outcome
