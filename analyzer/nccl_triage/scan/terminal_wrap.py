@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Sequence
+from itertools import pairwise
 
 from nccl_triage.engine.schema import Signature
 from nccl_triage.scan.prefilter import Prefilter, candidates
@@ -36,8 +37,10 @@ HasPrefix = Callable[[str], bool]
 
 #: Lines that are cut at one column, and the share of them that may go on with what lines begin with.
 _FEWEST_CUT, _ALIKE = 3, 0.25
-#: Characters by which it is told whether lines begin alike.
-_START = 5
+#: Characters by which it is told whether lines begin alike, and different ones that a line has which only parts others.
+_START, _RULE = 5, 8
+#: Stands between the columns of a table, whose rows may be as wide as the terminal.
+_GAP = " " * 3
 
 
 def whole(lines: Sequence[str]) -> list[range] | None:
@@ -45,13 +48,14 @@ def whole(lines: Sequence[str]) -> list[range] | None:
     width = max(map(len, lines), default=0)
     if not MIN_WIDTH <= width <= MAX_WIDTH or len(lines) > MAX_CUT_LINES:
         return None
-    full = [len(line) == width for line in lines]
+    full = [len(line) == width and len(set(line)) > _RULE and _GAP not in line.strip() for line in lines]
     starts = {_shape(line) for number, line in enumerate(lines) if not (number and full[number - 1])}
-    rests = {line for number, line in enumerate(lines) if number and full[number - 1]}
-    if len(rests) < _FEWEST_CUT or sum(_shape(line) in starts for line in rests) > _ALIKE * len(rests):
+    rests = [number for number in range(1, len(lines)) if full[number - 1]]
+    cut = [number for number in rests if _shape(lines[number]) not in starts]
+    if len({lines[number] for number in cut}) < _FEWEST_CUT or len(cut) < (1 - _ALIKE) * len(rests):
         return None
-    ends = [number + 1 for number, is_full in enumerate(full) if not is_full or number == len(lines) - 1]
-    return [range(begin, end) for begin, end in zip([0, *ends], ends)]  # noqa: B905 - the last end begins nothing
+    begins = sorted(set(range(len(lines))).difference(cut))
+    return [range(*part) for part in pairwise((*begins, len(lines)))]
 
 
 def _shape(line: str) -> str:

@@ -263,7 +263,7 @@ class Identity:
 
     def _is_launcher(self, event: Event) -> bool:
         """Tell whether the task that a line is labelled with starts the ranks: it is the only one, or passes on actors."""
-        return event.context.labelled and (len(self._tasks) == 1 or event.source in self._with_actors)
+        return event.context.labelled and (self._tasks == {0} or event.source in self._with_actors)
 
     def _rank_of_child(self, pid: int | None, host: str | None) -> int | None:
         """Return the rank of a child process that its launcher names."""
