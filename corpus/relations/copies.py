@@ -40,12 +40,11 @@ def _smart(line: str, chance: random.Random) -> str:
 _rewritten("no-break spaces", lambda line, chance: line.replace(" ", "\u00a0"))
 _rewritten("no-break spaces for some", lambda line, chance: _WORDS.sub(lambda _: chance.choice(" \u00a0"), line))
 _rewritten("colours in the middle of phrases", _coloured)
-_rewritten(
-    "grep --color of every line", lambda line, chance: _SAID.sub("\x1b[01;31m\x1b[K\\g<0>\x1b[m\x1b[K", line)
-)
+_rewritten("grep --color of every line", lambda line, chance: _SAID.sub("\x1b[01;31m\x1b[K\\g<0>\x1b[m\x1b[K", line))
 _rewritten("smart quotes", _smart)
 _rewritten("escaped for HTML", lambda line, chance: html.escape(line))
 _rewritten("escaped for HTML, with no-break spaces", lambda line, chance: html.escape(line).replace("  ", "&nbsp; "))
+
 
 def _labelled(name: str, per_task: int) -> None:
     @way(name)
@@ -93,4 +92,6 @@ def _right(lines: list[str], chance: random.Random) -> Iterator[str]:
 @way("a pane of tmux at the left of another")
 def _left(lines: list[str], chance: random.Random) -> Iterator[str]:
     width = max(map(len, lines), default=0)
-    return (f"{line:{width}}│{'top - load average: 0.0' if not number % 50 else ''}" for number, line in enumerate(lines))
+    return (
+        f"{line:{width}}│{'top - load average: 0.0' if not number % 50 else ''}" for number, line in enumerate(lines)
+    )

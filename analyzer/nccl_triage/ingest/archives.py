@@ -58,7 +58,7 @@ def members(path: Path) -> tuple[list[Member], str | None]:
     """Return the files of an archive that can be read, and why not all; raises OSError."""
     try:
         with _Listed(path) as raw, zipfile.ZipFile(raw) as archive:
-            infos = [info for info in archive.infolist() if not info.is_dir()]
+            infos, size = [info for info in archive.infolist() if not info.is_dir()], raw.seek(0, io.SEEK_END)
     except (zipfile.BadZipFile, NotImplementedError, ValueError, struct.error):
         return [], "damaged or cut off"
     if sum(info.file_size for info in infos) > MAX_UNPACKED:
@@ -66,6 +66,8 @@ def members(path: Path) -> tuple[list[Member], str | None]:
     found = [
         Member(info.filename, info.header_offset, info.compress_size, info.file_size, info.compress_type != 0)
         for info in infos
-        if info.compress_type in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED) and not info.flag_bits & _ENCRYPTED
+        if info.compress_type in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
+        and not info.flag_bits & _ENCRYPTED
+        and 0 <= info.header_offset < size
     ]
     return found, None if len(found) == len(infos) else "an archive: unpack it first"

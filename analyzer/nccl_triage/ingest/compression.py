@@ -192,14 +192,17 @@ class Unpacked(io.RawIOBase):
         self._done = False
 
     def readable(self) -> bool:
+        """Return True."""
         return True
 
     def close(self) -> None:
+        """Close the stream."""
         if not self.closed:
             self._raw.close()
         super().close()
 
     def readinto(self, buffer: Any) -> int:
+        """Fill the buffer; 0 at the end."""
         view = memoryview(buffer).cast("B")
         filled = 0
         while filled < len(view):

@@ -23,7 +23,7 @@ _BLOCKS = frozenset({
 })  # fmt: skip
 _CELLS = frozenset({"td", "th"})
 #: What is not shown -> where it ends.
-_HIDDEN = {name: lazily(rf"(?i)</{name}") for name in ("head", "script", "style", "template")}
+_HIDDEN = {name: lazily(rf"(?i)</{name}[^<>]{{0,100}}>?") for name in ("head", "script", "style", "template")}
 _COMMENT_END = lazily("-->")
 
 
