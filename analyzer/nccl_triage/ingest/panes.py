@@ -21,7 +21,7 @@ def fullest(data: bytes) -> bytes:
     framed = [line[borders[0] : borders[0] + 1] == BORDER for line in lines]
     panes = [
         [line[left + 1 : right].rstrip() if inside else line for line, inside in zip(lines, framed, strict=True)]
-        for left, right in pairwise((-1, *borders, None))
+        for left, right in pairwise((-1, *borders, max(map(len, lines))))
     ]
     shown = max(panes, key=lambda pane: sum(len(line.strip()) for line in pane))
     return "\n".join(shown).encode("utf-8", "surrogateescape")
