@@ -32,11 +32,13 @@ _LETTER = lazily(rb"\xc2[\xa0\xad]|\xe2\x80[\x80-\xaf]")
 
 def undone(data: bytes) -> bytes:
     """Return lines in UTF-8 as their program wrote them."""
-    if b"\x1b[" in data:
+    if b"\x1b" in data:  # one byte is found ten times as fast as two
         data = _COLOUR.sub(b"", data)
     if b"&" in data:
         data = _ESCAPED.sub(_unescaped, data)
-    if not data.isascii() and any(lead in data for lead in _LEADS):
+    if data.isascii():
+        return data
+    if any(lead in data for lead in _LEADS):
         data = _LETTER.sub(lambda found: _BYTES.get(found[0], found[0]), data)
     return panes.fullest(data) if _BORDER in data else data
 
