@@ -11,7 +11,7 @@ from functools import partial
 from multiprocessing import get_context
 from pathlib import Path
 
-from corpus.relations import around, collectors, transport  # noqa: F401
+from corpus.relations import around, transport  # noqa: F401
 from corpus.relations.table import RELATIONS, Relation
 from corpus.relations.world import Answer, Run, diagnose, read
 
@@ -91,7 +91,7 @@ def main() -> int:
 
 def _transport(asked: argparse.Namespace) -> list[transport.Trial]:
     logs = transport.logs(SHARE_CARRIED * asked.share)
-    ways = [name for name in collectors.WAYS if asked.only in name]
+    ways = [name for name in transport.EVERY if asked.only in name]
     with get_context("fork").Pool(asked.jobs) as pool:
         return [
             trial for found in pool.imap(partial(transport.trials, ways=ways), logs, chunksize=8) for trial in found

@@ -53,7 +53,8 @@ def clock(lines: Sequence[str]) -> list[float]:
     return found
 
 
-def _iso(time: float, end: str = "Z", between: str = "T") -> str:
+def iso(time: float, end: str = "Z", between: str = "T") -> str:
+    """Return a time as ISO 8601 has it, to the millisecond."""
     return datetime.fromtimestamp(time, timezone.utc).strftime(f"%Y-%m-%d{between}%H:%M:%S.%f")[:-3] + end
 
 
@@ -65,10 +66,10 @@ def _syslog(time: float) -> str:
 #: Name -> what a collector makes of a line that was written at a time.
 _STAMPS: dict[str, Callable[[float, str], str]] = {
     "journald": lambda time, line: f"{_syslog(time)} node7 python3[4711]: {line}",
-    "docker JSON": lambda time, line: json.dumps({"log": f"{line}\n", "stream": "stderr", "time": _iso(time)}),
-    "CRI": lambda time, line: f"{_iso(time)} stderr F {line}",
-    "ISO stamps": lambda time, line: f"{_iso(time)} {line}",
-    "[time]": lambda time, line: f"[{_iso(time, '', ' ')}] {line}",
+    "docker JSON": lambda time, line: json.dumps({"log": f"{line}\n", "stream": "stderr", "time": iso(time)}),
+    "CRI": lambda time, line: f"{iso(time)} stderr F {line}",
+    "ISO stamps": lambda time, line: f"{iso(time)} {line}",
+    "[time]": lambda time, line: f"[{iso(time, '', ' ')}] {line}",
 }
 
 
@@ -144,7 +145,7 @@ def _gaps(lines: list[str]) -> list[int]:
 
 _between(
     "1,000 dated INFO lines between",
-    lambda time, number: f"{_iso(time, '', ' ')} INFO metrics.exporter: scrape {number} took 12 ms",
+    lambda time, number: f"{iso(time, '', ' ')} INFO metrics.exporter: scrape {number} took 12 ms",
 )
 _between("1,000 undated INFO lines between", lambda time, number: f"INFO: exporter scrape {number} took 12 ms")
 

@@ -313,3 +313,26 @@ def _returns(run: Run, runs: Sequence[Run], chance: random.Random) -> Iterator[T
 def _hole(run: Run, runs: Sequence[Run], chance: random.Random) -> Iterator[Trial]:
     first, _, rest = run.text.partition("\n")
     yield _log(f"{first}\n" + "\0" * 4096 + rest), _same(run.answer)
+
+
+_SEARCHED = ("error", "warn", "nccl", "rank", "fail", "timeout")
+
+
+def _not_healthy(answer: Answer) -> bool:
+    return answer.verdict != "healthy"
+
+
+@relation("leave what grep finds")
+def _grep(run: Run, runs: Sequence[Run], chance: random.Random) -> Iterator[Trial]:
+    """A search leaves single lines: of a failed run not its end, of a good one nothing that shows that it is good."""
+    for word in _SEARCHED:
+        found = [line for line in run.lines if word in line.lower()]
+        if found and len(found) < len(run.lines):
+            yield _log("\n".join(found) + "\n"), _not_healthy if _failed(run) else _not_accused
+
+
+@relation("leave the last lines")
+def _tail(run: Run, runs: Sequence[Run], chance: random.Random) -> Iterator[Trial]:
+    for number in (3, 10, 30):
+        if number < len(run.lines):
+            yield _log("\n".join(run.lines[-number:]) + "\n"), _not_healthy if _failed(run) else _not_accused

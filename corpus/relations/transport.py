@@ -1,4 +1,4 @@
-"""The ways of ``collectors`` tried: whether the answer on a log is the same however it comes."""
+"""The ways of ``collectors``, ``copies`` and ``exports`` tried: whether the answer on a log is the same however it comes."""
 
 from __future__ import annotations
 
@@ -8,12 +8,16 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from corpus.gate.golden import ROOT
+from corpus.relations import copies  # noqa: F401
 from corpus.relations.collectors import WAYS, carried
-from corpus.relations.world import LONGEST, RECORDED, Answer, ask
+from corpus.relations.exports import EXPORTS
+from corpus.relations.world import LONGEST, RECORDED, Answer, ask, ask_of_file
 from nccl_triage.evaluation import cases
 from nccl_triage.evaluation.cases import LabelledCase
 
 WRITTEN = ROOT / "corpus" / "written"
+#: All ways that a log may come.
+EVERY = (*WAYS, *EXPORTS)
 #: Shares of trials in which verdict and first cause hold, and in which the culprit holds besides.
 SAME_CAUSE, SAME_CULPRIT = 0.99, 0.98
 
@@ -44,20 +48,27 @@ def logs(share: int) -> list[LabelledCase]:
     return [case for case in every if zlib.crc32(case.id.encode()) % share == 0]
 
 
-def trials(case: LabelledCase, ways: Sequence[str] = tuple(WAYS)) -> list[Trial]:
+def _answer(way: str, text: str, chance: random.Random) -> Answer:
+    if way in WAYS:
+        return ask(carried(way, text, chance))
+    name, pack = EXPORTS[way]
+    return ask_of_file(name, pack(text.splitlines(), chance))
+
+
+def trials(case: LabelledCase, ways: Sequence[str] = EVERY) -> list[Trial]:
     """Return the trials of one log, the same ones every time; none of a log that is too long."""
     text = case.log.read_bytes().decode("utf-8", "surrogateescape")
     if len(text) > LONGEST:
         return []
     before = ask(text)
     chances = {name: random.Random(zlib.crc32(f"{name}/{case.id}".encode())) for name in ways}
-    return [Trial(name, case.id, before, ask(carried(name, text, chance))) for name, chance in chances.items()]
+    return [Trial(name, case.id, before, _answer(name, text, chance)) for name, chance in chances.items()]
 
 
 def table(tried: Sequence[Trial]) -> str:
     """Return the table of all ways, in Markdown."""
     rows = []
-    for name in WAYS:
+    for name in EVERY:
         own = [trial for trial in tried if trial.way == name]
         if own:
             cause = sum(trial.cause_holds for trial in own) / len(own)
@@ -71,7 +82,7 @@ def table(tried: Sequence[Trial]) -> str:
 def below(tried: Sequence[Trial]) -> list[str]:
     """Return the ways that change more answers than they may."""
     found = []
-    for name in WAYS:
+    for name in EVERY:
         own = [trial for trial in tried if trial.way == name]
         if sum(trial.cause_holds for trial in own) < SAME_CAUSE * len(own) or sum(
             trial.culprit_holds for trial in own

@@ -15,6 +15,7 @@ from nccl_triage.classifier import model as models
 from nccl_triage.document.diagnosis import Diagnosis, diagnose_observations
 from nccl_triage.engine import load
 from nccl_triage.engine.schema import RuleSet
+from nccl_triage.errors import InputError
 from nccl_triage.evaluation import cases
 from nccl_triage.evaluation.cases import LabelledCase
 from nccl_triage.ingest.decode import LineReader
@@ -98,6 +99,17 @@ def diagnose(files: Mapping[str, str]) -> Diagnosis:
 def ask(text: str) -> Answer:
     """Return the answer on one log."""
     return Answer.of(diagnose({"log": text}))
+
+
+def ask_of_file(name: str, data: bytes) -> Answer:
+    """Return the answer on a file that is opened as a user's is."""
+    with TemporaryDirectory() as folder:
+        path = Path(folder, name)
+        path.write_bytes(data)
+        try:
+            return Answer.of(api.diagnose(path, rules=rules()))
+        except InputError:
+            return Answer("unread", None, 0.0, None)
 
 
 def _begins(event: Event) -> int:

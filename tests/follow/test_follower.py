@@ -310,3 +310,32 @@ def test_a_writer_that_is_always_ahead_of_us_is_diagnosed_nevertheless(
     assert follower.behind
     assert not follower.starting
     assert follower.version == 2
+
+
+def test_a_file_that_a_pipe_replaces_is_read_on_from_it(tmp_path: Path, rules: RuleSet) -> None:
+    log = tmp_path / "train.log"
+    log.write_text("step 1/9 loss 2.0\n", encoding="utf-8")
+    follower = Follower([str(log)], None, rules)
+    follower.poll()
+    log.unlink()
+    os.mkfifo(log)
+    for _ in range(3):
+        follower.poll()
+    writer = os.open(log, os.O_WRONLY | os.O_NONBLOCK)  # refused if nobody reads
+    os.write(writer, b"ValueError: no shard\n")
+    follower.poll()
+    os.close(writer)
+    assert finished(follower, rules)["diagnoses"][0]["cause"] == "application-exception"
+
+
+def test_a_traceback_right_before_its_file_is_deleted_counts(tmp_path: Path, rules: RuleSet) -> None:
+    log = tmp_path / "train.log"
+    log.write_text("step 1/9 loss 2.0\n", encoding="utf-8")
+    follower = Follower([str(log)], None, rules)
+    follower.poll()
+    with log.open("a") as stream:
+        stream.write('Traceback (most recent call last):\n  File "train.py", line 7, in main\nValueError: no shard\n')
+    log.unlink()
+    follower.poll()
+    assert follower.changed
+    assert finished(follower, rules)["diagnoses"][0]["cause"] == "application-exception"

@@ -15,7 +15,7 @@ from nccl_triage.render import render
 from tests.hostile.shapes import Shape
 
 #: The power of the size that time may grow with.
-MOST = 1.25
+MOST = 1.15
 #: How often what grows faster is measured again: a busy neighbour makes one measurement long.
 TRIES = 3
 #: Sizes that are measured, as multiples of the first.

@@ -100,6 +100,19 @@ def exceptions(size: int) -> str:
     )
 
 
+def interleaved(size: int) -> str:
+    """Tracebacks of many ranks, line by line: what all print at once."""
+    lines = (
+        "Traceback (most recent call last):",
+        '  File "/job/train.py", line 7, in main',
+        "    loss = model(batch)",
+        '  File "/job/data.py", line 9, in load',
+        "    raise ShardError(path)",
+        "ShardError: shard {n} of /data/part-{n} is damaged",
+    )
+    return "".join(f"[rank{n}]: {line.format(n=n)}\n" for line in lines for n in range(size))
+
+
 def runs(size: int) -> str:
     """A job that is started again and again."""
     return "".join(
@@ -256,6 +269,7 @@ SHAPES = {
         Shape("addresses", _log(addresses), 400, 12_800),
         Shape("networks", _log(networks), 400, 12_800),
         Shape("exceptions", _log(exceptions), 75, 9_600),
+        Shape("interleaved", _log(interleaved), 200, 12_800),
         Shape("runs", _log(runs), 100, 6_400),
         Shape("sections", _log(sections), 100, 6_400),
         Shape("kernel", _log(kernel), 300, 19_200),

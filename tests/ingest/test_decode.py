@@ -295,3 +295,16 @@ def test_what_follows_a_verdict_is_read_again() -> None:
 def test_the_lines_of_another_writer_end_it() -> None:
     text = "[default0]:nccl-triage: A GPU\n[default1]:step 2\n[default0]:  File 'x.py'\n"
     assert texts(text.encode())[1:] == text.splitlines()[1:]
+
+
+def test_a_log_of_which_every_line_stands_twice_is_read_once() -> None:
+    lines = [f"line {n}" for n in range(20)]
+    doubled = "".join(f"{line}\n{line}\n" for line in lines).encode()
+
+    def read(data: bytes) -> list[tuple[int, str]]:
+        return [(line.number, line.text) for line in LineReader(io.BytesIO(data), SourceInfo("x"))]
+
+    assert read(doubled) == [(2 * n + 1, line) for n, line in enumerate(lines)]
+    assert len(read(b"begin\n" + doubled)) == 21
+    assert len(read(b"same\n" * 40)) == 40
+    assert len(read(doubled + b"one more\nand another\n")) == 42

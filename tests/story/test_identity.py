@@ -104,3 +104,27 @@ def test_a_file_that_names_one_rank_is_its_own_where_every_rank_has_one(rules: R
     assert said_by(rules, output=output, output8=RAISED.format(8, 8)) == [None], "the first ranks of two nodes"
     assert said_by(rules, output=output, output1=again, launcher="KeyError: 'label'\n") == [None]
     assert said_by(rules, output=output) == [None], "one file may hold the lines of all"
+
+
+def _labelled(label: int, lines: str) -> str:
+    return "".join(f"{label}: {line}\n" for line in lines.splitlines())
+
+
+FAILS = 'Traceback (most recent call last):\n  File "train.py", line 7, in main\nValueError: no shard'
+STARTS = "\n".join(f"loading part {n}" for n in range(6))
+
+
+@pytest.mark.parametrize(
+    ("text", "rank"),
+    [
+        # The only task starts the ranks; of several each is one.
+        (_labelled(0, f"{STARTS}\n{FAILS}"), None),
+        (_labelled(0, STARTS) + _labelled(1, f"{STARTS}\n[rank1]: step 1 loss 2.0") + _labelled(1, FAILS), 1),
+        # A driver passes on what its actors print.
+        (_labelled(0, STARTS) + _labelled(1, STARTS) + _labelled(1, f"(Actor pid=7) step 1 loss 2.0\n{FAILS}"), None),
+    ],
+)
+def test_the_number_of_a_task_is_a_rank_only_where_tasks_are_ranks(text: str, rank: int | None, rules: RuleSet) -> None:
+    found = diagnose_text(text, rules).to_dict()["diagnoses"][0]
+    assert found["cause"] == "application-exception"
+    assert [culprit["rank"] for culprit in found["culprits"]] == ([] if rank is None else [rank])

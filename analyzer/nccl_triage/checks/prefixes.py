@@ -19,6 +19,8 @@ from nccl_triage.parsers.wrappers import Peeled, PrefixReader, WrapperProfile
 #: Fields of a context that are shown as times.
 _TIMES = ("time", "printed")
 _SHOWN = 300
+#: Fields that tell how another one is known.
+_HOW = ("clock", "labelled")
 
 
 def stated(context: Context) -> dict[str, str]:
@@ -26,7 +28,7 @@ def stated(context: Context) -> dict[str, str]:
     found = {}
     for one in fields(Context):
         value = getattr(context, one.name)
-        if one.name != "clock" and value is not None and value != one.default:
+        if one.name not in _HOW and value is not None and value != one.default:
             found[one.name] = times.show(value) if one.name in _TIMES else str(value)
     return found
 

@@ -16,7 +16,7 @@ from typing import BinaryIO, NamedTuple, cast
 
 from nccl_triage.byte_search import Newlines
 from nccl_triage.ingest import encodings, watched
-from nccl_triage.ingest.compression import TRUNCATED
+from nccl_triage.ingest.compression import TRUNCATED, Limited
 from nccl_triage.ingest.decode import LineReader
 from nccl_triage.ingest.sources import Source
 from nccl_triage.ingest.watched import Watch
@@ -56,7 +56,7 @@ class SourcePart(NamedTuple):
             return self.source.open(watch)
         raw = watched.open_file(self.source.file, None)
         raw.seek(self.start)
-        limited = cast(BinaryIO, _Limited(raw, self.end - self.start))
+        limited = cast(BinaryIO, Limited(raw, self.end - self.start))
         return watched.listen(limited, watch)
 
     @property
@@ -79,26 +79,6 @@ class SourcePart(NamedTuple):
         with self.source.open() as stream:
             reader = LineReader(stream, SourceInfo(self.source.path))
             return [line.text for line in islice(reader, SNIFF_LINES)]
-
-
-class _Limited(io.RawIOBase):
-    """Some bytes of a file, from where it stands."""
-
-    def __init__(self, raw: BinaryIO, size: int) -> None:
-        self._raw, self._left = raw, size
-
-    def readable(self) -> bool:
-        return True
-
-    def readinto(self, buffer: object) -> int:
-        view = memoryview(buffer)[: self._left]  # type: ignore[arg-type]
-        size = cast(io.RawIOBase, self._raw).readinto(view) or 0
-        self._left -= size
-        return size
-
-    def close(self) -> None:
-        self._raw.close()
-        super().close()
 
 
 def worthwhile(sources: Sequence[Source]) -> int:

@@ -148,8 +148,11 @@ class Follower:
                 if other.moved and other is not log:
                     other.trace()
             self._again(log)
+        elif change in ("replaced", "gone") and log.file is not None and log.file.has_more():
+            return self._advance(log)  # it was deleted right after it was written
         elif change in ("replaced", "cut") or (log.gone is not None and now - log.gone > GONE):
             log.leave()
+            self._changed()
             self._again(log)
         elif log.moved and now - log.grown > RETIRED:
             log.finish()

@@ -1,7 +1,7 @@
 """Cut a byte stream into blocks of whole lines, in memory that does not grow with the input or its lines.
 
-A block is UTF-8 (UTF-16 and GBK are converted), free of NUL bytes and of the byte order mark, and ends where
-a line ends. A line that is only redrawn with carriage returns can be megabytes long; such a line is cut
+A block is UTF-8 (UTF-16 and GBK are converted), free of NUL bytes, of the byte order mark and of what lines got on their
+way (``typesetting``), and ends where a line ends. A line that is only redrawn with carriage returns can be megabytes long; such a line is cut
 behind a carriage return, and the next block goes on with the same line number. What has neither kind of end
 within ``max_line`` bytes loses its middle.
 """
@@ -13,6 +13,7 @@ from typing import Any, BinaryIO, NamedTuple
 
 from nccl_triage.byte_search import Newlines
 from nccl_triage.ingest import encodings
+from nccl_triage.ingest.typesetting import undone
 from nccl_triage.observations.store import SourceInfo
 
 MAX_LINE = 65536
@@ -310,7 +311,7 @@ class BlockReader:
             self._narrow = encodings.guess_narrow(data)
             if self._narrow == "gb18030":
                 self.problems.encoding = "gb18030"
-        block = LineBlock(self._utf8(data), self._line, offset)
+        block = LineBlock(undone(self._utf8(data)), self._line, offset)
         newlines = self._newlines.count(data, 0, len(data))
         self._line += newlines
         self.info.lines += newlines

@@ -1,4 +1,4 @@
-"""Read gz, xz, bz2 and zst logs as streams; what the name says does not count, only the first bytes.
+"""Read gz, xz, bz2 and zst logs, and members of zip archives, as streams; what a name says does not count, only the bytes.
 
 Logs of dead jobs are often cut off in the middle of an archive. Whatever can be unpacked is returned, then
 the stream ends and a note says why. Nothing is unpacked ahead of what is asked for, so memory stays bounded
@@ -43,10 +43,10 @@ class _Member(Protocol):
 
 
 class _ZlibMember:
-    """``zlib.decompressobj`` with the interface of the other decompressors."""
+    """``zlib.decompressobj`` with the interface of the other decompressors; ``wbits`` tells what is around the data."""
 
-    def __init__(self) -> None:
-        self._object = zlib.decompressobj(wbits=31)
+    def __init__(self, wbits: int = 31) -> None:
+        self._object = zlib.decompressobj(wbits=wbits)
         self.needs_input = True
 
     @property
@@ -96,6 +96,9 @@ FORMATS = (
     CompressionFormat("bzip2", lazily(rb"BZh[1-9](?:1AY&SY|\x17rE8P\x90)"), bz2.BZ2Decompressor),
     CompressionFormat("zstd", lazily(rb"(?s)\x28\xb5\x2f\xfd|[\x50-\x5f]\x2a\x4d\x18"), _zstd_member, "zstandard"),
 )
+
+#: What a member of a zip archive is packed with; the archive says so.
+DEFLATE = CompressionFormat("zip", lazily(rb"(?!)"), lambda: _ZlibMember(-zlib.MAX_WBITS))
 
 #: Errors of all decompressors; ZstdError and isal's error are subclasses of Exception only.
 _DAMAGE = (zlib.error, lzma.LZMAError, OSError, EOFError, ValueError)
@@ -152,7 +155,30 @@ class _Prefixed(io.RawIOBase):
         super().close()
 
 
-class _Unpacked(io.RawIOBase):
+class Limited(io.RawIOBase):
+    """Some bytes of a stream, from where it stands."""
+
+    def __init__(self, raw: BinaryIO, size: int) -> None:
+        self._raw, self._left = raw, size
+
+    def readable(self) -> bool:
+        """Return True."""
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        """Fill the buffer; 0 at the end."""
+        view = memoryview(buffer)[: self._left]
+        size = cast(io.RawIOBase, self._raw).readinto(view) or 0
+        self._left -= size
+        return size
+
+    def close(self) -> None:
+        """Close the stream."""
+        self._raw.close()
+        super().close()
+
+
+class Unpacked(io.RawIOBase):
     """The text inside a compressed stream, up to where the data end or are damaged."""
 
     def __init__(self, raw: io.RawIOBase | BinaryIO, form: CompressionFormat, problems: list[str]) -> None:
@@ -166,14 +192,17 @@ class _Unpacked(io.RawIOBase):
         self._done = False
 
     def readable(self) -> bool:
+        """Return True."""
         return True
 
     def close(self) -> None:
+        """Close the stream."""
         if not self.closed:
             self._raw.close()
         super().close()
 
     def readinto(self, buffer: Any) -> int:
+        """Fill the buffer; 0 at the end."""
         view = memoryview(buffer).cast("B")
         filled = 0
         while filled < len(view):
@@ -256,7 +285,7 @@ def open_stream(raw: BinaryIO, problems: list[str], *, close: bool = True) -> Bi
         if problem not in problems:
             problems.append(problem)
         return io.BytesIO()
-    return cast(BinaryIO, io.BufferedReader(_Unpacked(_Prefixed(head, raw, close), form, problems), 1 << 16))
+    return cast(BinaryIO, io.BufferedReader(Unpacked(_Prefixed(head, raw, close), form, problems), 1 << 16))
 
 
 def put_back(head: bytes, stream: BinaryIO, *, close: bool = True, error: OSError | None = None) -> BinaryIO:

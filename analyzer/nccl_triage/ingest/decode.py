@@ -8,7 +8,7 @@ others and decodes those (``decode``).
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import starmap
 from typing import BinaryIO, NamedTuple
 
@@ -24,6 +24,8 @@ OWN_NAME = b"nccl-triage:"
 _HEADLINE = lazily(rb"(?:\x1b\[[\d;]{0,20}m){0,8}" + OWN_NAME)
 #: What every other line of a verdict begins with, if it is not empty.
 _VERDICT_INDENT = b"  "
+#: Different lines of a block that must stand twice.
+_PAIRS = 8
 
 
 class OwnVerdicts:
@@ -77,6 +79,17 @@ def _goes_on(line: bytes, column: int, prefix: bytes) -> bool:
     if not line.startswith(_VERDICT_INDENT, column):
         return False
     return line[:1] == prefix[:1] and line[column - 1 : column] == prefix[-1:] if column else True
+
+
+def _single(lines: Sequence[str]) -> Sequence[int] | None:
+    """Return which lines to read where each stands twice, as two handlers of one logger print them; else None."""
+    for first in (0, 1):
+        if lines[first : first + 1] == lines[first + 1 : first + 2]:
+            ones, others = lines[first::2], lines[first + 1 :: 2]
+            # One line that comes again and again is no log that came twice.
+            if ones[: len(others)] == others and len(set(others)) >= _PAIRS:
+                return [*range(first), *range(first, len(lines), 2)]
+    return None
 
 
 class LogLine(NamedTuple):
@@ -178,6 +191,9 @@ class LineReader:
             del lines[-1]
         # A third faster than LogLine(..), whose __new__ is written in Python.
         make = tuple.__new__
+        if (single := _single(lines)) is not None:
+            yield from (make(LogLine, (number + count, offset, lines[count])) for count in single)
+            return
         if len(text) == len(data):
             for count, line in enumerate(lines):
                 yield make(LogLine, (number + count, offset, line))

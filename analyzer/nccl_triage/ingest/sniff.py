@@ -35,6 +35,8 @@ JSON = frozenset({".json", ".jsonl", ".ndjson"})
 #: Control bytes that no text holds; random (compressed) bytes have a tenth of them, logs next to none.
 _CONTROLS = bytes(b for b in range(32) if b not in b"\t\n\r\x0b\x0c\x08\x07\x1b") + b"\x7f"
 _CONTROL_SHARE = 0.04
+#: How an archive begins whose members are read.
+ZIP = b"PK\x03\x04"
 _ARCHIVE = lazily(rb"(?s)PK\x03\x04|7z\xbc\xaf\x27\x1c|Rar!\x1a\x07|\x04\x22\x4d\x18|\x1f\x9d|.{257}ustar")
 _MAGIC = lazily(rb"\x7fELF|\x89PNG\r|\xff\xd8\xff|%PDF-|SQLite format 3\0|\x93NUMPY|PAR1|\x80[\x02-\x05][}c\x95(]")
 
@@ -108,7 +110,11 @@ def classify(path: Path) -> tuple[Kind, str, bytes]:
 
     Raises OSError when the file cannot be read.
     """
-    sample, filled, problems = head(path)
+    return kind_of(*head(path))
+
+
+def kind_of(sample: bytes, filled: bytes, problems: Sequence[str]) -> tuple[Kind, str, bytes]:
+    """Return what ``classify`` does, by what ``head`` returns."""
     if not sample:
         return ("unreadable", problems[0], sample) if problems else ("empty", EMPTY, sample)
     if not filled.strip(b"\0"):

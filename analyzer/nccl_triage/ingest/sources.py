@@ -13,7 +13,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from os import fsencode, stat_result
 from pathlib import Path
-from typing import BinaryIO
+from typing import TYPE_CHECKING, BinaryIO
 
 from nccl_triage import messages, tool_reports
 from nccl_triage.errors import InputError
@@ -24,6 +24,9 @@ from nccl_triage.ingest.layouts import LayoutReader
 from nccl_triage.ingest.watched import Watch
 from nccl_triage.observations.store import SourceInfo
 from nccl_triage.tool_reports import ToolReport
+
+if TYPE_CHECKING:
+    from nccl_triage.ingest.archives import Member
 
 #: Notes of one kind that name their file; the rest is counted.
 _EXAMPLES = 8
@@ -80,7 +83,8 @@ class Source:
     """One input. ``path`` is what to call it; ``file`` is what to open, None for standard input.
 
     ``info`` holds what the path says and is filled further while reading. ``size`` is the size on disk in
-    bytes, None for a pipe. ``report`` makes lines of what is no log; of a pipe it is known once it is open.
+    bytes, None for a pipe. ``report`` makes lines of what is no log; of a pipe it is known once it is open. ``member``
+    is what to open of an archive.
     """
 
     path: str
@@ -89,6 +93,7 @@ class Source:
     size: int | None = None
     stdin: BinaryIO | None = field(default=None, repr=False)
     report: ToolReport | None = None
+    member: Member | None = None
 
     @property
     def rereadable(self) -> bool:
@@ -97,7 +102,7 @@ class Source:
 
     def only_whole(self) -> bool:
         """Tell whether a file can only be read as a whole: compressed, or made into lines. Raises OSError."""
-        if self.report is not None or self.file is None:
+        if self.report is not None or self.file is None or self.member is not None:
             return True
         with self.file.open("rb", buffering=0) as stream:
             return detect(read_up_to(stream, HEAD)) is not None
@@ -108,7 +113,7 @@ class Source:
         ``watch`` is told how many bytes each read takes from the disk or the pipe. What is wrong with the data is
         added to ``info.problems``. Raises OSError when the file cannot be opened any more.
         """
-        stream = self._unpacked(watch)
+        stream = self.unpacked(watch)
         if not self.rereadable:
             sample, stream = look_ahead(stream, tool_reports.SAMPLE)
             self.report = tool_reports.recognise(self.file.name if self.file else self.path, sample)
@@ -122,10 +127,16 @@ class Source:
         form = self.report
         return stream if form is None else _as_lines(stream, form, self.info)
 
-    def _unpacked(self, watch: Watch | None) -> BinaryIO:
+    def unpacked(self, watch: Watch | None = None) -> BinaryIO:
+        """Return the bytes of the file or the pipe, decompressed; raises OSError."""
         if self.file is None:
             return open_stream(watched.listen(self.stdin or io.BytesIO(), watch), self.info.problems, close=False)
-        return open_stream(watched.open_file(self.file, watch), self.info.problems)
+        stream = watched.open_file(self.file, watch)
+        if self.member is not None:
+            stream = self.member.open(stream, self.info.problems)
+            if watch is not None:
+                watch.count(-self.member.start)  # what was skipped is not read
+        return open_stream(stream, self.info.problems)
 
 
 def _as_lines(stream: BinaryIO, form: ToolReport, info: SourceInfo) -> BinaryIO:
@@ -245,10 +256,12 @@ class _Finder:
             self.notes.unread(path, walk.reason(error))
             return False, None
         report = tool_reports.recognise(name, sample) if sample else None
-        if report is not None:
+        if report is not None and (named or not report.only_named):
             return True, report
         if kind == "unreadable":
             self.notes.unread(path, why)
+        elif kind == "archive" and sample.startswith(sniff.ZIP):
+            self._unpack(path)
         elif kind != "text":
             self.notes.skipped(path, why)
         elif not named and (ending in sniff.NO_LOG or (ending in sniff.JSON and not sniff.looks_like_json_log(sample))):
@@ -257,10 +270,49 @@ class _Finder:
             return True, None
         return False, None
 
-    def _add(self, path: Path, size: int | None, report: ToolReport | None = None) -> None:
+    def _unpack(self, path: Path) -> None:
+        """Add the logs of an archive."""
+        from nccl_triage.ingest import archives
+
+        members, why = archives.members(path)
+        if why is not None:
+            self.notes.skipped(path, why)
+        folders: dict[Path, list[str]] = {}
+        for member in members:
+            folders.setdefault((path / member.name).parent, []).append(Path(member.name).name)
+        self._siblings.update((folder.absolute(), Siblings(names)) for folder, names in folders.items())
+        for member in members:
+            self._look_inside(path, member, named=len(members) == 1)
+
+    def _look_inside(self, path: Path, member: Member, *, named: bool) -> None:
+        """Add a member of an archive if it is a log."""
+        inside = path / member.name
+        name = strip_compression(inside.name)
+        if not named and Path(name).suffix.lower() in sniff.NO_LOG and not tool_reports.wants(name):
+            self.notes.skipped(inside, "not logs")
+            return
+        problems: list[str] = []
+        source = Source(str(inside), SourceInfo(str(inside), problems=problems), path, member.packed, member=member)
+        with source.unpacked() as stream:
+            sample = read_up_to(stream, tool_reports.SAMPLE)
+        kind, why, _ = sniff.kind_of(sample, sniff.without_holes(sample), problems)
+        report = tool_reports.recognise(name, sample)
+        if report is not None or kind == "text":
+            self._add(inside, member.packed, report, path, member)
+        else:
+            self.notes.skipped(inside, why)
+
+    def _add(
+        self,
+        path: Path,
+        size: int | None,
+        report: ToolReport | None = None,
+        archive: Path | None = None,
+        member: Member | None = None,
+    ) -> None:
         info = SourceInfo(path="") if self._names is None else self._read_name(self._names, path)
         info.path = display_name(path)
-        self.sources.append(Source(info.path, info, file=path, size=size, report=report))
+        self.sources.append(Source(info.path, info, archive or path, size, report=report, member=member))
 
     def _read_name(self, names: LayoutReader, path: Path) -> SourceInfo:
         # Not resolve(): a link's own name says more than that of what it points to.

@@ -1,12 +1,14 @@
 """Read what is added to a log: files that grow, are rotated, truncated or replaced, and pipes.
 
 Both streams here say with None that there is no more yet, as raw streams do, and with 0 that there will never be.
-Files are asked by ``stat`` again and again: notification does not work on the shared file systems of clusters. A file is
-open only while it is read, so that thousands may be followed, and a moved one is found by its inode.
+Files are asked by ``stat`` again and again: notification does not work on the shared file systems of clusters. Only those
+that were read last stay open, so that thousands may be followed; of these nothing is lost when they are deleted. A moved
+file is found by its inode.
 """
 
 from __future__ import annotations
 
+import errno
 import io
 import os
 import select
@@ -19,6 +21,10 @@ _REMEMBERED = 256
 #: Bytes that a pipe may hold while we are busy, where the system lets us say so.
 _PIPE_SIZE = 1 << 20
 
+#: Files that stay open, the one that was read last at the end, and how many.
+_held: dict[FileTail, None] = {}
+_MOST_HELD = 64
+
 Change = Literal["none", "grown", "cut", "replaced", "gone"]
 Key = tuple[int, int]
 
@@ -29,11 +35,13 @@ def key_of(state: os.stat_result) -> Key:
 
 
 class FileTail(io.RawIOBase):
-    """A file that grows. Raises OSError when it is not there at the beginning."""
+    """A file that grows. Raises OSError when it is not there at the beginning, or no regular file."""
 
     def __init__(self, path: Path) -> None:
         super().__init__()
         state = path.stat()
+        if not stat.S_ISREG(state.st_mode):
+            raise OSError(errno.EINVAL, "not a regular file", str(path))
         self.path = path
         self.key = key_of(state)
         #: When the file was last written, by the clock of its file system.
@@ -62,13 +70,13 @@ class FileTail(io.RawIOBase):
                 self._position += size
                 self._last = (self._last + bytes(view[max(0, size - _REMEMBERED) : size]))[-_REMEMBERED:]
                 return int(size)
-            self._shut()
+            self._hold()
         return 0 if self.ended else None
 
     def stop(self) -> None:
         """Read no further than to where the file ends now."""
         try:
-            self._limit = self.path.stat().st_size
+            self._limit = (self.path.stat() if self._file is None else os.fstat(self._file.fileno())).st_size
         except OSError:
             self._limit = self._position
 
@@ -94,8 +102,14 @@ class FileTail(io.RawIOBase):
         if not stat.S_ISREG(state.st_mode) or state.st_size < self._position or not self._goes_on(self.path):
             return "cut" if same else "replaced"
         # A copy that has replaced the file and begins with all that was read is the same log (rsync).
+        if not same:
+            self._shut()
         self.key, self.written = key_of(state), state.st_mtime
         return "grown" if state.st_size > self._position else "none"
+
+    def has_more(self) -> bool:
+        """Tell whether the file, which may be deleted by now, is open and holds more than was read."""
+        return self._file is not None and os.fstat(self._file.fileno()).st_size > self._position
 
     def moved(self) -> Path | None:
         """Return where the file lies that was read, when its name belongs to another one now."""
@@ -124,7 +138,7 @@ class FileTail(io.RawIOBase):
         if not self._last:
             return True
         try:
-            with path.open("rb", buffering=0) as file:
+            with _opened(path) as file:
                 file.seek(self._position - len(self._last))
                 return file.read(len(self._last)) == self._last
         except OSError:
@@ -135,20 +149,37 @@ class FileTail(io.RawIOBase):
         if self.lost:
             return None
         try:
-            file = cast(BinaryIO, self.path.open("rb", buffering=0))
+            file = _opened(self.path)
         except OSError:
             return None
-        if key_of(os.fstat(file.fileno())) != self.key:
+        state = os.fstat(file.fileno())
+        if key_of(state) != self.key or not stat.S_ISREG(state.st_mode):
             file.close()
             return None
         file.seek(self._position)
         self._file = file
         return file
 
+    def _hold(self) -> None:
+        """Keep the file open, unless many others are read."""
+        if self.ended or self._file is None:
+            self._shut()
+            return
+        _held.pop(self, None)
+        _held[self] = None
+        if len(_held) > _MOST_HELD:
+            next(iter(_held))._shut()
+
     def _shut(self) -> None:
+        _held.pop(self, None)
         if self._file is not None:
             self._file.close()
             self._file = None
+
+
+def _opened(path: Path) -> BinaryIO:
+    """Open a file; a pipe that has its name by now keeps nobody waiting. Raises OSError."""
+    return cast(BinaryIO, io.FileIO(path, opener=lambda name, flags: os.open(name, flags | os.O_NONBLOCK)))
 
 
 class PipeTail(io.RawIOBase):

@@ -52,6 +52,8 @@ class Context:
     #: The daemon or unit that a syslog names as the writer.
     service: str | None = None
     repeated: int = 0
+    #: Whether ``group_rank`` is the number of a task that the launcher put before the line.
+    labelled: bool = False
 
     def copy(self) -> Context:
         """Return an independent copy."""

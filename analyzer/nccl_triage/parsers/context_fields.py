@@ -88,7 +88,12 @@ def _rank_unless_known(context: Context, text: str) -> None:
 
 @setter("group-rank")
 def _group_rank(context: Context, text: str) -> None:
-    context.group_rank = int(text)
+    context.group_rank, context.labelled = int(text), False
+
+
+@setter("task")
+def _task(context: Context, text: str) -> None:
+    context.group_rank, context.labelled = int(text), True
 
 
 @setter("local-rank")
@@ -154,6 +159,7 @@ def _actor(context: Context, text: str) -> None:
 @setter("ray-actor")
 def _ray_actor(context: Context, text: str) -> None:
     context.actor = text
+    context.group_rank, context.labelled = None, False  # a label before it is that of the driver
     rank = _RANK.search(text)
     if rank and _SKYPILOT.match(text):
         # SkyPilot counts nodes so (sky/backends/task_codegen.py); with one process on each they are ranks.
@@ -171,14 +177,14 @@ def _vllm_process(context: Context, text: str) -> None:
     # Without pipeline or data parallelism the tensor-parallel rank is the worker's rank in its group.
     tensor = _TENSOR_WORKER.fullmatch(context.actor)
     if tensor:
-        context.group_rank = int(tensor[1])
+        context.group_rank, context.labelled = int(tensor[1]), False
 
 
 @setter("sglang-ranks")
 def _sglang_ranks(context: Context, text: str) -> None:
     rank: re.Match[str] | None = _TENSOR_RANK.search(text)
     if rank:
-        context.group_rank = int(rank[1])
+        context.group_rank, context.labelled = int(rank[1]), False
 
 
 @setter("program")

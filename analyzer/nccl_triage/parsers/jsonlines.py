@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 try:
@@ -14,7 +15,8 @@ from nccl_triage.observations.event import Context
 from nccl_triage.parsers import times
 from nccl_triage.parsers.context_fields import set_place, set_time
 
-_MESSAGE = (
+#: Names of the message of a record, and of its time.
+MESSAGES = (
     "msg",
     "message",
     "log",
@@ -28,13 +30,17 @@ _MESSAGE = (
     "_raw",
     "stringValue",
 )
-_TIME = ("ts", "time", "timestamp", "@timestamp", "asctime")
+TIMES = ("ts", "time", "timestamp", "@timestamp", "asctime", "_time", "date", "datetime")
 _LEVEL = ("level", "levelname", "severity", "lvl", "PRIORITY")
 #: What holds the record itself in exports of log stores: Google Cloud, Datadog, Elasticsearch, Splunk, OpenTelemetry.
 _NESTED = ("jsonPayload", "attributes", "_source", "fields", "record", "result", "data", "body")
 _EXCEPTION = ("exc_info", "exc_text", "exception", "stack_trace", "traceback", "error")
 #: Objects larger than this are data, not log records.
 MAX_OBJECT = 1 << 20
+
+
+#: Digits of a time since the epoch, in nanoseconds at most.
+_MOST_DIGITS = 20
 
 
 def _first(record: Any, names: tuple[str, ...]) -> Any:
@@ -54,7 +60,9 @@ def _integer(value: object) -> int | None:
 
 def _time(value: object) -> float | None:
     if isinstance(value, str):
-        return times.from_stamp(value)
+        if not (value.isdecimal() and len(value) <= _MOST_DIGITS):
+            return times.from_stamp(value)
+        value = int(value)
     if isinstance(value, (int, float)) and not isinstance(value, bool):
         seconds = float(value)
         # Micro- and milliseconds since the epoch are told by their size.
@@ -67,7 +75,7 @@ def _time(value: object) -> float | None:
 
 def peel_json(text: str, context: Context) -> list[str] | None:
     """Return the lines packed in a JSON record and fill the context, or None when it is no log record."""
-    found = _record(text)
+    found = _parsed(text)
     if found is None:
         return None
     record, message = found
@@ -84,31 +92,48 @@ def peel_json(text: str, context: Context) -> list[str] | None:
     return lines
 
 
-def _record(text: str) -> tuple[dict[str, Any], str] | None:
-    """Return a log record, joined with the one that it holds, and its message."""
+def time_of(record: dict[str, Any]) -> float | None:
+    """Return when a record was written, in seconds since the epoch."""
+    time = _time(_first(record, TIMES))
+    if time is None and (stamp := _integer(record.get("__REALTIME_TIMESTAMP"))) is not None:
+        time = stamp / 1e6
+    return time
+
+
+def split(record: dict[str, Any], message: str) -> Iterator[dict[str, Any]]:
+    """Yield a record for each line of a message; what it says of an exception stays with the last one."""
+    rest = {name: value for name, value in record.items() if name not in MESSAGES}
+    *before, last = message.rstrip("\n").split("\n")
+    alone = {name: value for name, value in rest.items() if name not in _EXCEPTION}
+    yield from ({MESSAGES[0]: line, **alone} for line in before)
+    yield {MESSAGES[0]: last, **rest}
+
+
+def _parsed(text: str) -> tuple[dict[str, Any], str] | None:
     if not text.rstrip().endswith("}") or len(text) > MAX_OBJECT:
         return None
     try:
-        record = loads(text)
+        return joined(loads(text))
     except (ValueError, RecursionError):
         return None
+
+
+def joined(record: object) -> tuple[dict[str, Any], str] | None:
+    """Return a log record, joined with the one that it holds, and its message; None for what is none."""
     if not isinstance(record, dict):
         return None
-    message = _first(record, _MESSAGE)
+    message = _first(record, MESSAGES)
     if message is None or isinstance(message, dict):
         nested = (held for name in _NESTED if isinstance(held := record.get(name), dict))
-        inner: dict[str, Any] = next((held for held in nested if _first(held, _MESSAGE) is not None), {})
-        record, message = {**record, **inner}, _first(inner, _MESSAGE)
+        inner: dict[str, Any] = next((held for held in nested if _first(held, MESSAGES) is not None), {})
+        record, message = {**record, **inner}, _first(inner, MESSAGES)
     if isinstance(message, list) and all(isinstance(byte, int) and 0 <= byte < 256 for byte in message):
         message = bytes(message).decode("utf-8", "replace")  # journald's form of unprintable messages
     return (record, message) if isinstance(message, str) else None
 
 
 def _fill_time(record: dict[str, Any], context: Context) -> None:
-    time = _time(_first(record, _TIME))
-    if time is None and (stamp := _integer(record.get("__REALTIME_TIMESTAMP"))) is not None:
-        time = stamp / 1e6
-    set_time(context, time)
+    set_time(context, time_of(record))
 
 
 def _fill_process(record: dict[str, Any], context: Context) -> None:

@@ -54,7 +54,7 @@ def read_headers(text: str, context: Context) -> None:
         context.level = found["level"]
         context.program = found["file"]
     if ("[PG " in text and (found := _GROUP.search(text))) or ("[Rank " in text and (found := _WORK_RANK.search(text))):
-        context.group_rank = int(found["rank"])
+        context.group_rank, context.labelled = int(found["rank"]), False
 
 
 def plain_rank(text: str) -> int | None:

@@ -29,7 +29,7 @@ GAP = ".."
 LONGEST = 72
 #: An exception as Python prints it, with the beginning of its message; a place in source code before it says little.
 _EXCEPTION = lazily(
-    r"(?:(?:[A-Za-z_]\w*\.)*[A-Z]\w*(?:Error|Exception|Interrupt|Expired|Killed|Died|Timeout|Unavailable)(?![A-Za-z_])"
+    r"(?:(?:[A-Za-z_]\w{0,80}\.){0,12}[A-Z]\w{0,80}(?:Error|Exception|Interrupt|Expired|Killed|Died|Timeout|Unavailable)(?![A-Za-z_])"
     r"|Fatal Python error)(?:: ?(?P<place>(?:\[[^\]\n]*\]|/\S+:\d+\S*) *)?(?P<message>[^\n]*))?"
 )
 #: What a library or a launcher reports, behind the place in its source code.
@@ -49,7 +49,11 @@ _WEAK = lazily(
     r"(?i)\b(?:fatal|errors?|fail(?:ed|ure)|abort\w*|invalid|cannot|could not|unable|lost|refused|not found)\b"
 )
 #: Names and numbers worth looking for in a line.
-_NAME = lazily(r"[A-Za-z0-9_][\w./:=@%-]*\d[\w./:%-]*|'[^']{2,60}'|[A-Za-z]+_\w+|[A-Z]{3,}\w*")
+_NAME = lazily(
+    r"[A-Za-z0-9_][\w./:=@%-]{0,120}\d[\w./:%-]{0,120}|'[^']{2,60}'|[A-Za-z]{1,80}_\w{1,80}|[A-Z]{3}\w{0,120}"
+)
+#: Characters of a line, and of what is said about it, that are looked at: a document of ours has no longer ones.
+_LOOKED = 8192
 
 
 class TellingSpan(NamedTuple):
@@ -95,7 +99,7 @@ def _cut(start: int, end: int, worth: int) -> TellingSpan:
 def _said(text: str, says: str) -> list[TellingSpan]:
     """Return where the line has names and numbers that were said about it."""
     found = []
-    for name in {match[0].strip("'.:,") for match in _NAME.finditer(says)}:
+    for name in {match[0].strip("'.:,") for match in _NAME.finditer(says[:_LOOKED])}:
         at = text.find(name) if len(name) > 1 else -1
         while at > 0 and text[at - 1].isalnum():
             at = text.find(name, at + 1)
@@ -183,7 +187,7 @@ def quoted(item: Mapping[str, Any], hints: str = "") -> QuotedLine:
     texts = str(item.get("text") or "").rstrip("\r\n").split("\n")
     first, last = item.get("line") or 0, item.get("end_line") or 0
     follows = last - first + 1 == len(texts)
-    shown = [visible(text.rstrip("\r")).expandtabs(4).strip() for text in texts]
+    shown = [visible(text[:_LOOKED].rstrip("\r")).expandtabs(4).strip() for text in texts]
     said = f"{pick(item, 'says', 'en')} {hints}"
     spans = [telling(text, said) for text in shown]
     best = max(range(len(shown)), key=lambda at: (spans[at].worth, at if spans[at].worth else -at))

@@ -12,7 +12,7 @@ from itertools import islice
 
 from nccl_triage.engine.pattern import Pattern
 from nccl_triage.ingest.blocks import LineBlock
-from nccl_triage.ingest.decode import LineReader
+from nccl_triage.ingest.decode import LineReader, LogLine
 from nccl_triage.ingest.progress import ProgressFilter
 from nccl_triage.ingest.sniff import looks_filtered
 from nccl_triage.observations.store import Observations, SourceInfo
@@ -26,7 +26,7 @@ from nccl_triage.scan.openings import Openings
 from nccl_triage.scan.prefilter import Prefilter
 from nccl_triage.scan.preview import Note, Preview
 from nccl_triage.scan.sampling import BlockSampler, Coverage
-from nccl_triage.scan.terminal_wrap import read_joined
+from nccl_triage.scan.terminal_wrap import read_joined, whole
 
 #: Lines looked at to learn which ambiguous prefixes a source uses, and whether it is the output of grep.
 SNIFF_LINES = 400
@@ -179,8 +179,11 @@ class SourceScan:
 
     def _read_batch(self, batch: Sequence[TextLine], everything: bool = False) -> None:
         """Scan one batch of lines; ``everything``: the source has no other lines, so it may be a paste."""
-        self._last.extend(batch[-counters.LINES :])
         texts = [line.text for line in batch]
+        if everything and (parts := whole(texts)) is not None:
+            batch = [LogLine(batch[part[0]].number, 0, "".join(texts[part[0] : part[-1] + 1])) for part in parts]
+            texts = [line.text for line in batch]
+        self._last.extend(batch[-counters.LINES :])
         if self._openings is not None and not self._openings.done:
             self._openings.read([line.number for line in batch], texts)
         self.preview_waiting(batch)

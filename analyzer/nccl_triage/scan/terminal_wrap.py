@@ -1,6 +1,7 @@
 """Text pasted from a terminal is broken at the terminal's width: look at neighbouring lines joined.
 
-Only lines that end near the source's usual break are joined with their successors, with and without a blank, and
+Where all lines are cut at one column, wherever that falls, they are put together before anything is read (``whole``).
+What a mailer broke between words is only looked at: lines that end near the source's usual break are joined with their successors, with and without a blank, and
 only signatures whose literals neither line has alone are tried.
 """
 
@@ -8,6 +9,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Sequence
+from itertools import pairwise
 
 from nccl_triage.engine.schema import Signature
 from nccl_triage.scan.prefilter import Prefilter, candidates
@@ -22,12 +24,42 @@ MAX_PARTS = 4
 MAX_VAIN_ALIKE, MAX_VAIN = 3, 100
 #: Characters by which lines begin alike.
 _BEGINNING = 16
+#: Lines of a log that is put together at most.
+MAX_CUT_LINES = 20_000
+_FOLDED = str.maketrans("123456789", "000000000")
 _NO_NUMBERS = str.maketrans("", "", "0123456789.+-")
 
 #: Reads a joined text by some signatures; its first argument is the index of the first line. Returns whether that told something.
 ReadJoined = Callable[[int, str, Sequence[Signature]], bool]
 #: Tells whether a line begins with a prefix.
 HasPrefix = Callable[[str], bool]
+
+
+#: Lines that are cut at one column, and the share of them that may go on with what lines begin with.
+_FEWEST_CUT, _ALIKE = 3, 0.25
+#: Characters by which it is told whether lines begin alike, and different ones that a line has which only parts others.
+_START, _RULE = 5, 8
+#: Stands between the columns of a table, whose rows may be as wide as the terminal.
+_GAP = " " * 3
+
+
+def whole(lines: Sequence[str]) -> list[range] | None:
+    """Return the ranges of lines that were one before a terminal cut them at its width; None where it did not."""
+    width = max(map(len, lines), default=0)
+    if not MIN_WIDTH <= width <= MAX_WIDTH or len(lines) > MAX_CUT_LINES:
+        return None
+    full = [len(line) == width and len(set(line)) > _RULE and _GAP not in line.strip() for line in lines]
+    starts = {_shape(line) for number, line in enumerate(lines) if not (number and full[number - 1])}
+    rests = [number for number in range(1, len(lines)) if full[number - 1]]
+    cut = [number for number in rests if _shape(lines[number]) not in starts]
+    if len({lines[number] for number in cut}) < _FEWEST_CUT or len(cut) < (1 - _ALIKE) * len(rests):
+        return None
+    begins = sorted(set(range(len(lines))).difference(cut))
+    return [range(*part) for part in pairwise((*begins, len(lines)))]
+
+
+def _shape(line: str) -> str:
+    return line[:_START].translate(_FOLDED)
 
 
 def _break_width(lines: Sequence[str]) -> int | None:

@@ -8,6 +8,7 @@ from nccl_triage.lazy_regex import lazily
 from nccl_triage.observations.event import Event
 from nccl_triage.parsers.tracebacks import TRACEBACK, lines_of
 from nccl_triage.story.decisions import ITSELF, Decision, Grounds, Table
+from nccl_triage.story.line_spans import LineSpans
 from nccl_triage.story.view import View
 
 #: The signature of a line that names any exception; the other signatures of the kind know its message.
@@ -183,8 +184,8 @@ def tracebacks(view: View) -> list[Event]:
 def exceptions_of(view: View) -> list[Event]:
     """Return assembled tracebacks, and exception lines that belong to no traceback."""
     assembled = tracebacks(view)
-    covered = {(event.source, line) for event in assembled for line in range(event.line, event.last_line + 1)}
-    lone = [e for e in view.of(LONE) if (e.source, e.line) not in covered]
+    covered = LineSpans((event.source, event.line, event.last_line) for event in assembled)
+    lone = [e for e in view.of(LONE) if not covered.hold(e.source, e.line)]
     ends = {(e.fields.get("last_type"), e.fields.get("last_message", "")[:80]) for e in assembled}
     lone = [e for e in lone if (kind_of(e), message_of(e)[:80]) not in ends]
     return sorted([*assembled, *lone, *_logged(view, assembled)], key=view.position)
@@ -195,15 +196,18 @@ def _logged(view: View, assembled: list[Event]) -> list[Event]:
     shown = {
         (event.source, event.line) for event in view.of("exception") if event.signature not in (*LOGGED, TRACEBACK)
     }
+    blocks = LineSpans(
+        (event.source, (lines_of(event) or (event.line, 0))[0] - _ABOVE, event.last_line) for event in assembled
+    )
     raised = set()
     for event in assembled:
-        begin = (lines_of(event) or (event.line, 0))[0]
-        shown |= {(event.source, line) for line in range(begin - _ABOVE, event.last_line + 1)}
         raised |= {(view.rank(event), kind) for kind in (kind_of(event), event.fields["last_type"])}
     return [
         e
         for e in view.of(*LOGGED)
-        if (e.source, e.line) not in shown and (view.rank(e), kind_of(e)) not in raised and not _quoted(view, e)
+        if not ((e.source, e.line) in shown or blocks.hold(e.source, e.line))
+        and (view.rank(e), kind_of(e)) not in raised
+        and not _quoted(view, e)
     ]
 
 

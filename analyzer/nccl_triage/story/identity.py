@@ -68,6 +68,9 @@ class Identity:
         self._pid_host: dict[int, Counter[str]] = defaultdict(Counter)
         self._gpu_pids: dict[tuple[str | None, int], set[int]] = defaultdict(set)
         self._group_differs = False
+        #: Sources in which a driver passes on what its actors print, and the numbers of tasks that speak.
+        self._with_actors: set[str] = set()
+        self._tasks: set[int] = set()
         self._rank_of_pid: dict[tuple[str | None, int], int | None] = {}
         self._largest_communicator = max(
             (n for event in self._events if (n := whole(event.fields.get("nranks"))) is not None and n < MAX_WORLD),
@@ -141,6 +144,10 @@ class Identity:
                     self.host_addresses[context.host][address] += 1
             if context.program == "nccl" and pid is not None and context.gpu is not None and context.gpu >= 0:
                 self._gpu_pids[(context.host, context.gpu)].add(pid)
+            if context.actor is not None:
+                self._with_actors.add(event.source)
+            if context.labelled and context.group_rank is not None:
+                self._tasks.add(context.group_rank)
             if context.rank is not None and context.group_rank is not None and context.rank != context.group_rank:
                 self._group_differs = True
 
@@ -249,10 +256,14 @@ class Identity:
             found_local = self.rank_of_local(context.local_rank, context.host)
             if found_local is not None:
                 return found_local
-        if context.group_rank is not None and not self._group_differs:
+        if context.group_rank is not None and not self._group_differs and not self._is_launcher(event):
             return context.group_rank
         alone = self._of_source.get(event.source)
         return alone if alone is not None else self._rank_of_gpu(event)
+
+    def _is_launcher(self, event: Event) -> bool:
+        """Tell whether the task that a line is labelled with starts the ranks: it is the only one, or passes on actors."""
+        return event.context.labelled and (self._tasks == {0} or event.source in self._with_actors)
 
     def _rank_of_child(self, pid: int | None, host: str | None) -> int | None:
         """Return the rank of a child process that its launcher names."""

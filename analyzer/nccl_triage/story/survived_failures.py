@@ -9,7 +9,7 @@ end of that process. The rules are the table "survival" of ``rules/story``.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Container, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Container, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from nccl_triage.lazy_regex import lazily
@@ -19,6 +19,7 @@ from nccl_triage.parsers import times, tracebacks
 from nccl_triage.parsers.traceback_lines import is_record
 from nccl_triage.story.decisions import COUNTS, ITSELF, Decision, Grounds, Table
 from nccl_triage.story.exceptions import LOGGED
+from nccl_triage.story.line_spans import LineOwners
 
 #: Kinds of lines that show progress of a job. Set-up and loading by workers say nothing about what failed before.
 ADVANCES = ("step", "progress.bar", "progress", "task.finished")
@@ -457,18 +458,18 @@ def _place(event: Event, block: Event | None) -> tuple[str, int]:
     return event.source, event.line if block is None else block.line
 
 
-def _blocks(events: Iterable[Event]) -> dict[tuple[str, int], Event]:
-    """Return the traceback or crash report to which each line belongs, by source and line."""
-    found: dict[tuple[str, int], Event] = {}
-    for event in events:
+def _blocks(events: Sequence[Event]) -> dict[tuple[str, int], Event]:
+    """Return the traceback or crash report to which the line of each event belongs, by source and line."""
+    owners = LineOwners[Event]((event.source, event.line) for event in events)
+    for event in reversed(events):  # the last one has it
         lines = _lines_of(event)
         if lines is not None:
-            found.update(((event.source, line), event) for line in range(lines[0], lines[1] + 1))
-        elif event.kind == "process.crash":
+            owners.cover(event.source, *lines, event)
+    for event in events:
+        if event.kind == "process.crash":
             # The reason of a crash follows: "what():  ..", the assertion, the message of the library.
-            for line in range(event.line + 1, event.line + 1 + CRASH):
-                found.setdefault((event.source, line), event)
-    return found
+            owners.cover(event.source, event.line + 1, event.line + CRASH, event)
+    return owners.found
 
 
 def _lines_of(event: Event) -> tuple[int, int] | None:

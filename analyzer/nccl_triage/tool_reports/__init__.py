@@ -30,7 +30,8 @@ class ToolReport(NamedTuple):
     ``max_size`` bytes; it adds problems to ``info.problems``, and may add what the document says of its writer (rank,
     host, pid) to ``info``. It returns None for another document after all, which is then read as text if it
     ``is_text``, and left out otherwise, as is what is larger. ``wants`` names files that are worth a look although
-    their endings are not those of logs.
+    their endings are not those of logs; what is ``only_named`` is left alone in folders, which hold data of that form.
+    What is ``general`` is recognised by its form alone, so the others are asked first.
     """
 
     name: str
@@ -39,14 +40,16 @@ class ToolReport(NamedTuple):
     render: Callable[[bytes, SourceInfo], bytes | None]
     is_text: bool = True
     wants: Callable[[str], bool] = _none
+    only_named: bool = False
+    general: bool = False
 
 
 @cache
 def every() -> tuple[ToolReport, ...]:
-    """Return all kinds of reports, in the order of their names."""
+    """Return all kinds of reports, in the order in which they are asked."""
     modules = [importlib.import_module(f"{__name__}.{found.name}") for found in pkgutil.iter_modules(__path__)]
     reports = [report for module in modules for report in getattr(module, "REPORTS", ())]
-    return tuple(sorted(reports, key=lambda report: report.name))
+    return tuple(sorted(reports, key=lambda report: (report.general, report.name)))
 
 
 def recognise(name: str, sample: bytes) -> ToolReport | None:
