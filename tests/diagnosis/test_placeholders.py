@@ -95,6 +95,14 @@ def test_in_kubernetes_a_host_is_a_pod(rules: RuleSet) -> None:
     assert placeholders.fill_words("sbatch --exclude=NODE", known(rules, culprit("a-1"))) == "sbatch --exclude=a-1"
 
 
+@pytest.mark.parametrize(
+    ("file", "command"), [("/job/pretrain.py", "pgrep -f /job/pretrain.py"), ("/job/$(id).py", "pgrep -f SCRIPT")]
+)
+def test_the_script_of_the_job(file: str, command: str, rules: RuleSet) -> None:
+    text = f'Traceback (most recent call last):\n  File "{file}", line 3, in <module>\n    main()\nKeyError: 1\n'
+    assert placeholders.fill_words("pgrep -f SCRIPT", known(rules, text=text)) == command
+
+
 def test_the_job_of_a_step(rules: RuleSet) -> None:
     text = "slurmstepd: error: *** STEP 4711.0 ON node001 CANCELLED AT 2025-06-03T18:00:00 DUE TO TIME LIMIT ***\n"
     assert placeholders.fill_words("sacct -j JOBID", known(rules, text=text)) == "sacct -j 4711"

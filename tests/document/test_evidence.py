@@ -123,6 +123,12 @@ def test_a_batch_size_error_asks_for_nothing_of_nccl(rules: RuleSet) -> None:
     assert not {"nccl-report", "flight-recorder", "stacks", "kernel-log"} & missing(text, rules)
 
 
+def test_a_job_without_collectives_is_asked_for_nothing_of_nccl(tmp_path: Path) -> None:
+    log = tmp_path / "a.log"
+    log.write_text("step 1/9 loss 2.0\n2026-03-01 10:00:00 ERROR the run has failed for a reason that nobody knows\n")
+    assert "nccl-report" not in {item["id"] for item in diagnose(log).to_dict()["not_seen"]}
+
+
 def test_times_are_asked_for_where_the_failure_has_none(rules: RuleSet) -> None:
     assert "times" in missing("[rank2]: torch.OutOfMemoryError: CUDA out of memory.\n", rules)
     assert "times" not in missing(WATCHDOG, rules)

@@ -24,6 +24,7 @@ from nccl_triage.lazy_regex import lazily
 from nccl_triage.observations.event import Event
 from nccl_triage.redaction.secrets import mask_text
 from nccl_triage.story import addresses
+from nccl_triage.story.exceptions import tracebacks
 
 _UNKNOWN = {"en": "unknown", "zh": "未知"}
 #: Characters of a line that are masked before it is cut, and that are told in a sentence.
@@ -114,10 +115,13 @@ def fill_both(text: dict[str, str], case: Case, events: Sequence[Event] = ()) ->
 
 #: Words in capitals that stand for names of this job: those that ``command_words`` looks for come first.
 _COMMAND_WORD = lazily(
-    r"(?<![\w${/.-])(?P<name>HOST|NODE|GPU_INDEX|PEER_ADDRESS|LOGS?|PID|JOBID|INTERFACE|MASTER_ADDR|MASTER_PORT|DEVICE|POD)"
+    r"(?<![\w${/.-])(?P<name>HOST|NODE|GPU_INDEX|PEER_ADDRESS|LOGS?|PID|JOBID|INTERFACE|MASTER_ADDR|MASTER_PORT|DEVICE|POD"
+    r"|SCRIPT)"
     r"(?![\w=])"
 )
 _PLAIN = lazily(r"[A-Za-z0-9](?:[A-Za-z0-9._:-]{0,120}[A-Za-z0-9])?")
+#: The outermost frame of a program's own script.
+_SCRIPT = lazily(r"(?P<path>[\w./-]{1,200}\.py):\d+ <module>")
 
 
 def command_words(case: Case, culprits: Sequence[Culprit], events: Sequence[Event] = ()) -> dict[str, str]:
@@ -144,7 +148,8 @@ def command_words(case: Case, culprits: Sequence[Culprit], events: Sequence[Even
         steps = (event.fields.get("stepid") for event in case.of("slurm.*"))
         found["JOBID"] = _only(step.partition(".")[0] for step in steps if step is not None)
     known = {name: str(value) for name, value in found.items() if value is not None and _PLAIN.fullmatch(str(value))}
-    return known | _inputs(case)
+    script = _only(found["path"] for event in tracebacks(case) if (found := _SCRIPT.match(event.fields["user_frames"])))
+    return known | _inputs(case) | ({} if script is None or script.startswith("-") else {"SCRIPT": script})
 
 
 #: Word -> the variables that hold its value.

@@ -180,6 +180,7 @@ def missing(diagnosis: Findings) -> list[dict[str, Any]]:
         return []
     families = {candidate.weighed.cause.family for candidate in diagnosis.candidates[:_LEADING]}
     conditions = Conditions(diagnosis.case)
+    words = placeholders.command_words(diagnosis.case, ())
 
     def lacks(item: MissingEvidence) -> bool:
         matters = not item.families or not families or bool(families & set(item.families))
@@ -193,7 +194,7 @@ def missing(diagnosis: Findings) -> list[dict[str, Any]]:
             "why": item.why["en"],
             "why_zh": item.why["zh"],
             "env": dict(item.env),
-            "commands": list(item.commands),
+            "commands": [placeholders.fill_words(command, words) for command in item.commands],
         }
         for item in diagnosis.case.rules.missing_evidence.values()
         if lacks(item)

@@ -303,9 +303,9 @@ class TextPage:
 #: Words in capitals that a reader has to replace, alone or with others (``NODE_A``, ``PEER_ADDRESS``), ``<pid>`` and ``...``.
 #: Names of variables (``$PATH``, ``MASTER_PORT=``) and what a program itself calls something are none.
 _OPEN = lazily(
-    r"(?<![\w$\{%+|])(?:(?:ADDRESS|CHECKPOINTS?|CODE|CONTAINER|DATA|DEVICE|FILE|FOLDER|GATEWAY|GPU_INDEX|HCA|HEAD|HOST|HOSTS|INPUT"
+    r"(?<![\w$\{%+|])(?:(?:ADDRESS|CHECKPOINTS?|CODE|COMMAND|CONTAINER|DATA|DEVICE|FILE|FOLDER|GATEWAY|GPU_INDEX|HCA|HEAD|HOST|HOSTS|INPUT"
     r"|INTERFACE|IP|JOB|JOBID|KEPT|LOG|LOGS|MINUTES|MODEL|NETDEV|NETWORK|NIC|NODE|NODES|PATH|PEER|PID|POD|PORT|PREFIX"
-    r"|REACHABLE|SECONDS|STEP|USER|VALUE|VERSION)(?:_(?:ADDRESS|PATH|IP|NETWORK|A|B|INDEX|OF_THE_STUCK_ACTOR|NAME|ID|LIST))?)"
+    r"|REACHABLE|SCRIPT|SECONDS|STEP|USER|VALUE|VERSION)(?:_(?:ADDRESS|PATH|IP|NETWORK|A|B|INDEX|OF_THE_STUCK_ACTOR|NAME|ID|LIST))?)"
     r"(?![\w=|\\])|(?<==)[A-Z](?!\w)|(?<==)HOST\d|<[a-z][\w .-]*>|(?:^|(?<=[\s('\"]))\.\.\.(?=$|[\s)'\"])"
 )
 
