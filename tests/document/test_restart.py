@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
@@ -121,3 +122,14 @@ def test_of_a_pod_its_node_is_left_out_where_the_log_tells_it(rules: RuleSet) ->
     failed = "[pod/worker-1/train] [rank1]: RuntimeError: CUDA error: uncorrectable ECC error encountered\n"
     assert restart(pods + failed, rules)["exclude"] == ["gke-9d41"]
     assert restart(pods.replace("NODE_NAME", "WHERE") + failed, rules)["exclude"] == ["worker-1"]
+
+
+@pytest.mark.parametrize(("failing", "left_out"), [(("gpu-a1", "gpu-a2"), False), (("gpu-a2",), True)])
+def test_no_step_leaves_out_every_host(failing: tuple[str, ...], left_out: bool, rules: RuleSet) -> None:
+    steps = "".join(f"gpu-a{rank + 1}: [rank{rank}]: step 1/50 loss 2.1\n" for rank in (0, 1))
+    faults = "".join(
+        f"{host}: [rank{int(host[-1]) - 1}]: RuntimeError: CUDA error: uncorrectable ECC error encountered\n"
+        for host in failing
+    )
+    best = diagnose_text(steps + faults, rules).to_dict()["diagnoses"][0]
+    assert any("without the suspect host" in json.dumps(step) for step in best["stages"]) is left_out

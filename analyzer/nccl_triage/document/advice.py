@@ -15,9 +15,10 @@ from nccl_triage.diagnosis.weigh import VOTE_ID
 from nccl_triage.document import known_issues
 from nccl_triage.document.evidence import pair
 from nccl_triage.document.job import ray_address, scheduled
+from nccl_triage.document.restart import WITHOUT_HOST, accuses_every_host
 from nccl_triage.document.verify_commands import job_place, ready_commands
 from nccl_triage.engine.expression import Expression
-from nccl_triage.engine.schema import Fix, PlatformCommand, Text
+from nccl_triage.engine.schema import Fix, PlatformCommand, Step, Text
 from nccl_triage.knowledge import catalogue, report_advice
 from nccl_triage.lazy_regex import lazily
 from nccl_triage.observations.event import Event
@@ -90,8 +91,12 @@ class CauseAdvice:
 
     def stages(self) -> list[dict[str, Any]]:
         """Return the steps in the order in which they are taken."""
-        rows = report_advice.staged_steps(self._cause, lambda step: self._fits(step.when))
+        rows = report_advice.staged_steps(self._cause, self._fits_step)
         return [{**row, "command": self._step_command(row["command"])} for row in rows]
+
+    def _fits_step(self, step: Step) -> bool:
+        without_all = step.use == WITHOUT_HOST and accuses_every_host(self._candidate, self._case)
+        return not without_all and self._fits(step.when)
 
     def _step_command(self, command: PlatformCommand | None) -> str | None:
         """Return the command of a step; one that acts on a host is left out unless the log names the host."""

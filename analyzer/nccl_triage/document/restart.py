@@ -26,8 +26,10 @@ from nccl_triage.numbers import whole
 from nccl_triage.story import explain
 from nccl_triage.story.decisions import ITSELF, Decision, Grounds, Table
 
+#: The shared step that leaves out the hosts of the culprits.
+WITHOUT_HOST = "restart-without-host"
 #: Shared step of a cause -> the decision that it stands for.
-DECIDING_STEPS = {"restart-without-host": "exclude_then_restart", "restart-from-checkpoint": "restart"}
+DECIDING_STEPS = {WITHOUT_HOST: "exclude_then_restart", "restart-from-checkpoint": "restart"}
 
 #: So many hosts are several.
 _SEVERAL = 2
@@ -108,9 +110,8 @@ def _nothing_broke(asked: _Restart) -> Grounds | None:
 
 @RULES.condition("every-host")
 def _every_host(asked: _Restart) -> Grounds | None:
-    if asked.step != "restart-without-host" or len(asked.named) < _SEVERAL:
-        return None
-    return ITSELF if {*asked.case.identity.hosts} <= {*asked.named} else None
+    accused = asked.best is not None and accuses_every_host(asked.best, asked.case)
+    return ITSELF if accused and asked.step == WITHOUT_HOST else None
 
 
 @RULES.condition("without-node-of-pods")
@@ -125,14 +126,14 @@ def _without_hosts(asked: _Restart) -> Grounds | None:
 
 
 def _without(asked: _Restart) -> Grounds | None:
-    if asked.step != "restart-without-host" or not asked.hosts:
+    if asked.step != WITHOUT_HOST or not asked.hosts:
         return None
     return Grounds((), {"hosts": {language: listed(asked.hosts, language) for language in LANGUAGES}})
 
 
 @RULES.condition("host-not-named")
 def _host_not_named(asked: _Restart) -> Grounds | None:
-    return ITSELF if asked.step == "restart-without-host" else None
+    return ITSELF if asked.step == WITHOUT_HOST else None
 
 
 @RULES.condition("only-host")
@@ -240,6 +241,12 @@ def _repeats(case: Case, cause: str) -> dict[str, Any] | None:
 
 def _joined(one: Text, two: Text) -> Text:
     return {"en": f"{one['en']} {two['en']}", "zh": f"{one['zh']}{two['zh']}"}
+
+
+def accuses_every_host(candidate: Candidate, case: Case) -> bool:
+    """Tell whether the culprits lie on all hosts of a job that has several: then none is left to restart it on."""
+    named = _named(candidate, case)
+    return len(named) >= _SEVERAL and {*case.identity.hosts} <= {*named}
 
 
 def _named(best: Candidate, case: Case) -> list[str]:
