@@ -73,7 +73,7 @@ def test_processes_that_all_end_in_order_are_well(codes: tuple[int, ...], verdic
     ("line", "cause"),
     [
         ("train.py: error: the following arguments are required: --data", "application-exception"),
-        ("python3: can't open file '/a/train.py': [Errno 2] No such file or directory", "application-exception"),
+        ("python3: can't open file '/a/train.py': [Errno 2] No such file or directory", "launch-failed"),
     ],
     ids=["missing argument", "missing script"],
 )

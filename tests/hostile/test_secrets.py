@@ -21,7 +21,8 @@ GROUPS = [ROWS[start : start + GROUP] for start in range(0, len(ROWS), GROUP)]
 def log(lines: list[str]) -> bytes:
     """Return a log whose evidence quotes the lines, as the message of an exception."""
     body = 'Traceback (most recent call last):\n  File "/srv/lab/train.py", line 3, in main\nRuntimeError: \n'
-    body += "".join(f"  {line}\n" for line in lines)
+    # A word behind each: lines of nothing but a token are taken for one token that was wrapped.
+    body += "".join(f"  {line} there\n" for line in lines)
     return "".join(f"[rank0]: {line}\n" for line in body.splitlines()).encode()
 
 

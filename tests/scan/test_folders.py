@@ -170,7 +170,9 @@ def test_of_a_skimmed_source_its_process_and_its_last_step_are_known(
 
 def step_lines(rank: int, steps: int, times: int = 1) -> list[str]:
     return [
-        f"2026-03-04 10:{n // 60:02d}:{n % 60:02d} step {n} loss {9 - n / 999:.3f}\n" * times for n in range(1, steps)
+        f"2026-03-04 10:{n // 60:02d}:{n % 60:02d} step {n} loss {9 - n / 999 - part / 1e5:.5f}\n"
+        for n in range(1, steps)
+        for part in range(times)
     ]
 
 
@@ -231,7 +233,7 @@ def test_a_long_source_is_skimmed_in_its_blocks(tmp_path: Path, rules: RuleSet, 
     for rank in range(ALIKE + 2):
         lines = step_lines(rank, 2000, times=12)
         if rank == ALIKE + 1:
-            lines.insert(1500, "NVRM: Xid (PCI:0000:3b:00): 79, pid=4711, GPU has fallen off the bus.\n")
+            lines.insert(18_000, "NVRM: Xid (PCI:0000:3b:00): 79, pid=4711, GPU has fallen off the bus.\n")
         write(tmp_path / "logs", f"rank_{rank}.log", lines)
     fast, slow = both(tmp_path / "logs", rules)
     assert len(skimmed) == 2

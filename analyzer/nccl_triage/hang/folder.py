@@ -186,12 +186,6 @@ def missing_ranks(hosts: Sequence[Mapping[str, Any]]) -> list[int]:
     return [rank for rank in range(world) if rank not in numbers]
 
 
-_ENDS = (
-    "rank {ranks} has no process on {host} any more",
-    "rank {ranks} has no process on {host} any more: it ended with exit code {code}",
-)
-
-
 def notes(made: Mapping[str, Any], replies: Sequence[HostReply], lang: str, whole: bool = False) -> list[str]:
     """Return what a person should know of what is missing, the most important first; ``whole``: all hosts were asked."""
     found = [messages.fill("the job went on between the two samples", {}, lang)] if made["advanced"] else []
@@ -204,8 +198,13 @@ def notes(made: Mapping[str, Any], replies: Sequence[HostReply], lang: str, whol
         for rank in host["without_process"]:
             alike.setdefault(host["exit_codes"].get(str(rank)), []).append(rank)
         for code, ranks in alike.items():
+            template = (
+                "rank {ranks} has no process on {host} any more"
+                if code is None
+                else "rank {ranks} has no process on {host} any more: it ended with exit code {code}"
+            )
             values = {"host": host["host"], "ranks": spans(ranks), "code": code}
-            found.append(messages.fill(_ENDS[code is not None], values, lang))
+            found.append(messages.fill(template, values, lang))
     told = {rank for host in made["hosts"] for rank in host["without_process"]}
     elsewhere = [rank for rank in made["missing_ranks"] if rank not in told]
     if elsewhere:

@@ -94,8 +94,8 @@ _OPENING = lazily(r"(?:\s*[>|][+-]?|[\s\\(\"']+)\Z")
 _ALONE = lazily(r"[\"'(]?([A-Za-z0-9+/=_.~-]{8,})[\"'),;\]}]*\Z")
 #: Quotes and closing signs around a value.
 _AROUND = lazily(r"([\"'(]*)(.*?)([\"'),;\]}\\\s]*)\Z")
-#: The prefix of a line ends so, and has a number or a bracket, or nothing but spaces.
-_LEAD = lazily(r"(?:.*[\d\[\]()|].*|\s*)[\s\]|>)]")
+#: The prefix of a line ends with one of these, and has one of those in it, if it is more than spaces.
+_LEAD_ENDS, _LEAD_HAS = " \t]|>)", frozenset("0123456789[]()|")
 #: The name of a value that stands on a line of its own, and such a value.
 _NAMED = lazily(
     r"(?:<(?:name|key)>|(?<![\w-])[\"']?(?:name|Name|NAME|key|Key|KEY)[\"']?\s?[:=]\s?[\"']?)([\w.-]{2,80})(?:</|[\"',;]|\s*$)"
@@ -113,8 +113,9 @@ def lead(one: str, other: str) -> int:
     """Return the length of the prefix that two lines share but for its digits: a rank, a time, the name of a host."""
     pairs = zip(strings.shape(one[:200]), strings.shape(other[:200]), strict=False)
     shared = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], pairs))
-    match = _LEAD.match(one, 0, shared) if one.isascii() and other.isascii() else None
-    return match.end() if match else 0
+    lead = one[:shared] if one.isascii() and other.isascii() else ""
+    end = max(map(lead.rfind, _LEAD_ENDS)) + 1
+    return end if not _LEAD_HAS.isdisjoint(lead[: end - 1]) else len(lead) - len(lead.lstrip(" \t"))
 
 
 def following(lines: Sequence[str], index: int, step: int = 1) -> Iterator[tuple[int, int]]:

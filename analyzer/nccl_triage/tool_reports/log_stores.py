@@ -175,7 +175,7 @@ def _is_csv(name: str, sample: bytes) -> bool:
 def _render_csv(data: bytes, info: SourceInfo) -> bytes | None:
     names = _header(_first_line(data))
     rows = csv.reader(io.StringIO(data.decode("utf-8", "replace"), newline=""))
-    next(rows)
+    next(rows, None)
     records, other = [], 0
     limit = csv.field_size_limit(_MAX_CELL)
     try:

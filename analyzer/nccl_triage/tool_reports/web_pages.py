@@ -31,7 +31,7 @@ def _is_page(name: str, sample: bytes) -> bool:
     return _PAGE.match(sample) is not None
 
 
-class _Shown:
+class _Page:
     """The text of a page, as it is shown."""
 
     def __init__(self) -> None:
@@ -72,7 +72,7 @@ class _Shown:
 
 
 def _render(data: bytes, info: SourceInfo) -> bytes:
-    text, shown = data.decode("utf-8", "replace"), _Shown()
+    text, shown = data.decode("utf-8", "replace"), _Page()
     at, pre = 0, 0
     while at < len(text):
         tag = _TAG.search(text, at)
