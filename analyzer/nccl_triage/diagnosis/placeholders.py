@@ -148,7 +148,8 @@ def command_words(case: Case, culprits: Sequence[Culprit], events: Sequence[Even
         steps = (event.fields.get("stepid") for event in case.of("slurm.*"))
         found["JOBID"] = _only(step.partition(".")[0] for step in steps if step is not None)
     known = {name: str(value) for name, value in found.items() if value is not None and _PLAIN.fullmatch(str(value))}
-    script = _only(found["path"] for event in tracebacks(case) if (found := _SCRIPT.match(event.fields["user_frames"])))
+    matches = (_SCRIPT.match(event.fields["user_frames"]) for event in tracebacks(case))
+    script = _only(match["path"] for match in matches if match is not None)
     return known | _inputs(case) | ({} if script is None or script.startswith("-") else {"SCRIPT": script})
 
 
