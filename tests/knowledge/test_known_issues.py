@@ -1,4 +1,4 @@
-"""Known issues: which messages have one, what a stated version says, and what is told of it."""
+"""Known issues: which messages have one, what a stated version says, and what is shown of it."""
 
 from __future__ import annotations
 

@@ -16,20 +16,8 @@ if TYPE_CHECKING:
 FORMATS = ("text", "json", "markdown")
 #: What ``--list`` takes; ``knowledge.lookup.KINDS`` with ``all`` in front.
 LISTS = (
-    *(
-        "all",
-        "problems",
-        "families",
-        "causes",
-        "symptoms",
-        "known_issues",
-        "advice",
-        "variables",
-        "codes",
-        "signatures",
-    ),
-    "topics",
-)
+    "all", "problems", "families", "causes", "symptoms", "known_issues", "advice", "variables", "codes", "signatures", "topics",
+)  # fmt: skip
 #: Longer words are a line of a log that holds more than a message.
 _MAX_QUERY = 4000
 

@@ -16,7 +16,7 @@ from nccl_triage.ingest.sniff import ZIP
 
 #: Bytes of the list of members, and of all members unpacked: what overlaps in an archive can be any number of times as large.
 MAX_LIST, MAX_UNPACKED = 4 << 20, 64 << 30
-#: Signature, what is known from the list already, and the lengths of the name and of what stands behind it.
+#: Signature, what is known from the list already, and the lengths of the name and of the extra field behind it.
 _LOCAL = struct.Struct("<4s22xHH")
 _ENCRYPTED = 1
 

@@ -15,9 +15,8 @@ from nccl_triage.lazy_regex import lazily
 
 #: What ``--list`` knows, and in this order.
 KINDS = (
-    *("problems", "families", "causes", "symptoms", "known_issues", "advice", "variables", "codes", "signatures"),
-    "topics",
-)
+    "problems", "families", "causes", "symptoms", "known_issues", "advice", "variables", "codes", "signatures", "topics",
+)  # fmt: skip
 #: Pages that are no entry of a file.
 TOPICS = ("symptoms", "timeouts", "codes")
 _SETTING = lazily(r"^(?P<name>[+\w][\w.+-]*|--?[\w.-]+)=(?P<value>.*)$", re.DOTALL)

@@ -222,7 +222,7 @@ def cut(text: str) -> str:
 
 
 def spread_masked(lines: list[str], found: set[str]) -> list[str]:
-    """Return the lines of one text without what stands over several of them; its kinds are added to ``found``."""
+    """Return the lines of one text without the secrets that go over several of them; its kinds are added to ``found``."""
     masker = Masker(lines, [lines])
     made = [masker.text(line) for line in lines]
     found |= masker.found

@@ -208,7 +208,7 @@ def _mask_below(made: list[str], lines: Sequence[str], index: int, name: str, ju
 
 
 def _parts(content: str) -> tuple[str, str, str]:
-    """Return what stands before a value, the value, and what stands behind it."""
+    """Return the text before a value, the value, and the text behind it."""
     indent = len(content) - len(content.lstrip())
     match = _AROUND.match(content, indent)
     return (content[:indent] + match[1], match[2], match[3]) if match else (content[:indent], content[indent:], "")

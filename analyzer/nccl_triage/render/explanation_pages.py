@@ -6,7 +6,8 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from nccl_triage.render.explanation import ExplanationBlock, say
-from nccl_triage.render.words import Lang, pick, word
+from nccl_triage.render.known_issues import known_by
+from nccl_triage.render.words import Lang, pick
 
 
 def _collective(found: Data, lang: Lang) -> list[ExplanationBlock]:
@@ -260,11 +261,7 @@ def _known_issue(data: Data, lang: Lang) -> list[ExplanationBlock]:
     blocks += _para("known_issue", data, "says", lang)
     if data["affects"]:
         blocks.append(ExplanationBlock("field", ", ".join(data["affects"]), say("applies_to", lang)))
-    blocks.append(
-        ExplanationBlock(
-            "field", word(f"known_by_{data['how_known'].replace('-', '_')}", lang), say("known_from", lang)
-        )
-    )
+    blocks.append(ExplanationBlock("field", known_by(data, lang), say("known_from", lang)))
     blocks += _list("samples", (ExplanationBlock("item", line) for line in data["samples"]), lang)
     return [*blocks, *_causes(data, lang), *_sources(data, lang)]
 

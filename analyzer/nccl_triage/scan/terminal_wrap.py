@@ -1,8 +1,8 @@
 """Text pasted from a terminal is broken at the terminal's width: look at neighbouring lines joined.
 
 Where all lines are cut at one column, wherever that falls, they are put together before anything is read (``whole``).
-What a mailer broke between words is only looked at: lines that end near the source's usual break are joined with their successors, with and without a blank, and
-only signatures whose literals neither line has alone are tried.
+What a mailer broke between words is only looked at: lines that end near the source's usual break are joined with their
+successors, with and without a blank, and only signatures whose literals neither line has alone are tried.
 """
 
 from __future__ import annotations

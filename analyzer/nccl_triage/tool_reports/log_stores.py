@@ -22,7 +22,7 @@ from nccl_triage.tool_reports import ToolReport
 MAX_SIZE = 64 << 20
 #: Levels at which the records may lie in a document.
 _MAX_DEPTH = 8
-#: What stands for the end of an export that was cut off.
+#: The problem of an export that was cut off.
 CUT = "the export is cut off or damaged; the rest was not read"
 
 Record = dict[str, Any]

@@ -55,7 +55,7 @@ class _Page:
             self._flush(keep=name == "br")
             self._row = False
         elif name in _CELLS and not end:
-            # What stands in the cells before: the number of the line, if anything.
+            # The cells before hold the number of the line, if anything.
             if self._row and any(self._line):
                 self._line.append("\t")
             self._row = True

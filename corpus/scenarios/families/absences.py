@@ -13,7 +13,7 @@ from corpus.scenarios.scenario import Action, Culprit, Node, Scenario
 JOB = "mixture.py"
 TIMED_OUT = r"[Tt]imed out|wait timeout|Timeout"
 LOST = r"Connection (?:closed|reset) by peer"
-#: From a time-out alone nobody sees whether a rank would have come.
+#: From a timeout alone nobody sees whether a rank would have come.
 SILENT = ("rank-divergence", "timeout-too-short", "unknown")
 #: Output waits in the process until there is much of it, or the process ends.
 BUFFERED = {"PYTHONUNBUFFERED": ""}
@@ -77,7 +77,7 @@ SCENARIOS = (
     ),
     _case(
         "late", "straggler", 1, (torchrun(JOB, *_odd(1, "statistics", "--seconds", "16"), nproc=6, tee=False),), 6,
-        "rank 1 comes six seconds after the time-out of ten; torchrun, plain console", family="absent-late", also=SILENT,
+        "rank 1 comes six seconds after the timeout of ten; torchrun, plain console", family="absent-late", also=SILENT,
     ),
     _case(
         "order", "collective-mismatch", 3, (torchrun(JOB, *_odd(3, "meet", "--speaks", "all"), nproc=4),), 4,
@@ -108,7 +108,7 @@ SCENARIOS = (
     _case(
         "time_limit", "rank-divergence", 1,
         (torchrun(JOB, *_odd(1, "statistics", "--timeout", "600", "--speaks", "all"), nproc=4),), 4,
-        "rank 1 waits in a function of its own; long before any time-out SIGTERM ends everything, as a time limit does",
+        "rank 1 waits in a function of its own; long before any timeout SIGTERM ends everything, as a time limit does",
         family="absent-time-limit", expect=r"SIGTERM|[Ss]ignal 15", also=("straggler", "job-preempted", "unknown"),
         actions=(Action("rank 0: step 5/", after(25.0, signal_host(0, signal.SIGTERM))),),
     ),

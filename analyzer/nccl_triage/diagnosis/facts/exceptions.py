@@ -94,10 +94,7 @@ def _frame(case: Case) -> Fact | None:
     "exception.inside", "the package inside which the first application exception was raised, no user's code above it"
 )
 def _inside(case: Case) -> Fact | None:
-    for event in application_exceptions(case)[:1]:
-        if event.fields.get("inside"):
-            return Fact(event.fields["inside"], [event])
-    return None
+    return _field_of_first(case, "inside")
 
 
 @fact("exception.checkout", "the framework in whose checkout the innermost frame of the user's code stands")
@@ -111,10 +108,15 @@ def _checkout(case: Case) -> Fact | None:
 
 @fact("exception.raised_in", "file and function in which the first application exception was raised, library code too")
 def _raised_in(case: Case) -> Fact | None:
-    for event in application_exceptions(case)[:1]:
-        if event.fields.get("raised_in"):
-            return Fact(event.fields["raised_in"], [event])
-    return None
+    return _field_of_first(case, "raised_in")
+
+
+def _field_of_first(case: Case, name: str) -> Fact | None:
+    """Return what a field of the first application exception says, if it has it."""
+    return next(
+        (Fact(event.fields[name], [event]) for event in application_exceptions(case)[:1] if event.fields.get(name)),
+        None,
+    )
 
 
 @fact("exception.while_loading", "the first application exception was raised while a batch of data was fetched")

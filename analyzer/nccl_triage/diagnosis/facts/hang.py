@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Sequence
-from typing import Literal, NamedTuple
+from typing import Literal, NamedTuple, Protocol
 
 from nccl_triage.diagnosis.case import Case, Fact, fact
 from nccl_triage.numbers import whole
@@ -102,8 +102,16 @@ def apart(case: Case) -> tuple[list[Seen], list[Seen]]:
     return (few, groups[0]) if groups and 0 < len(few) < len(groups[0]) else ([], [])
 
 
-def _told(value: object, few: Sequence[Seen], others: Sequence[Seen] = ()) -> Fact | None:
-    return Fact(value, [one.event for one in (*few[:1], *others[:1], *few[1:7])]) if few else None
+class _Process(Protocol):
+    """A process that a line tells about."""
+
+    @property
+    def event(self) -> Event: ...
+
+
+def of_sides(value: object, who: Sequence[_Process], others: Sequence[_Process] = ()) -> Fact | None:
+    """Return a fact with a line of each side first, followed by the lines of the other processes in question."""
+    return Fact(value, [one.event for one in (*who[:1], *others[:1], *who[1:7])]) if who else None
 
 
 @fact("hang.all_there", "how many ranks the job has, if a process of each was there when somebody looked at them")
@@ -119,40 +127,40 @@ def _all_there(case: Case) -> Fact | None:
 
 @fact("hang.stopped", "how many processes are stopped while the others are not")
 def _stopped(case: Case) -> Fact | None:
-    return _told(len(stopped(case)[0]), *stopped(case))
+    return of_sides(len(stopped(case)[0]), *stopped(case))
 
 
 @fact("hang.stopped_pids", "their pids, as text")
 def _stopped_pids(case: Case) -> Fact | None:
     still, others = stopped(case)
-    return _told(" ".join(one.event.fields["pid"] for one in still), still, others)
+    return of_sides(" ".join(one.event.fields["pid"] for one in still), still, others)
 
 
 @fact("hang.apart", "how many processes differ from most in what the kernel says of them, where there are no stacks")
 def _apart(case: Case) -> Fact | None:
     few, others = apart(case)
-    return _told(len(few), few, others)
+    return of_sides(len(few), few, others)
 
 
 @fact("hang.apart_doing", "what the first of them does: stopped, blocked, working, asleep or waiting")
 def _apart_doing(case: Case) -> Fact | None:
     few, others = apart(case)
-    return _told(few[0].doing if few else None, few, others)
+    return of_sides(few[0].doing if few else None, few, others)
 
 
 @fact("hang.apart_in", "where the first of them is in the kernel: the function, or the letter of its state")
 def _apart_in(case: Case) -> Fact | None:
     few, others = apart(case)
-    return _told(few[0].stands if few else None, few, others)
+    return of_sides(few[0].stands if few else None, few, others)
 
 
 @fact("hang.others_in", "where the first of the others is in the kernel")
 def _others_in(case: Case) -> Fact | None:
     _, others = apart(case)
-    return _told(others[0].stands if others else None, others)
+    return of_sides(others[0].stands if others else None, others)
 
 
 @fact("hang.others", "how many the others are")
 def _others(case: Case) -> Fact | None:
     _, others = apart(case)
-    return _told(len(others), others)
+    return of_sides(len(others), others)

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from nccl_triage.diagnosis.case import Case, Fact, fact
-from nccl_triage.diagnosis.facts.hang import AT_WORK, SLEEPS
+from nccl_triage.diagnosis.facts.hang import AT_WORK, SLEEPS, of_sides
 from nccl_triage.engine.schema import Activity
 from nccl_triage.lazy_regex import lazily
 from nccl_triage.numbers import whole
@@ -295,23 +295,16 @@ def _first(frames: Sequence[str], table: Sequence[Activity]) -> tuple[Activity, 
     )
 
 
-def _told(value: Any, who: Sequence[Stack], others: Sequence[Stack] = ()) -> Fact | None:
-    """Return a fact with a line of each side first, followed by the lines of the other processes in question."""
-    if not who:
-        return None
-    return Fact(value, [one.event for one in (who[0], *others[:1], *who[1:7])])
-
-
 @fact("stacks.dumped", "how many processes' stacks were dumped, as people do for a hung job")
 def _dumped(case: Case) -> Fact | None:
     found = of_case(case)
-    return _told(len(found), found[:2])
+    return of_sides(len(found), found[:2])
 
 
 @fact("stacks.doing", "what the dumped processes do, as far as known: activities of rules/stacks")
 def _doing(case: Case) -> Fact | None:
     found = [one for one in of_case(case) if one.activity is not None]
-    return _told(kinds(found), found)
+    return of_sides(kinds(found), found)
 
 
 @fact("stacks.diverging", "processes outside any collective while others are in one")
@@ -320,32 +313,32 @@ def _diverging(case: Case) -> Fact | None:
     inside = [one for one in found if one.waits]
     outside = [one for one in found if not one.waits]
     meets = _MEETS.intersection(kinds(inside))
-    return _told(len(outside), outside, inside) if meets else None
+    return of_sides(len(outside), outside, inside) if meets else None
 
 
 @fact("stacks.elsewhere", "processes in something that needs no other rank while the others wait")
 def _elsewhere(case: Case) -> Fact | None:
     away, waiting = elsewhere(case)
-    return _told(len(away), away, waiting)
+    return of_sides(len(away), away, waiting)
 
 
 @fact("stacks.elsewhere_doing", "what they do: activities of rules/stacks")
 def _elsewhere_doing(case: Case) -> Fact | None:
     away, waiting = elsewhere(case)
-    return _told(kinds(away), away, waiting)
+    return of_sides(kinds(away), away, waiting)
 
 
 @fact("stacks.elsewhere_frame", "the telling frame of the first of them, and the job's own frame below it")
 def _elsewhere_frame(case: Case) -> Fact | None:
     away, waiting = elsewhere(case)
-    return _told(away[0].shown if away else None, away, waiting)
+    return of_sides(away[0].shown if away else None, away, waiting)
 
 
 @fact("stacks.elsewhere_moved", "how many of them moved between two dumps: they run, and are not blocked")
 def _elsewhere_moved(case: Case) -> Fact | None:
     away, waiting = elsewhere(case)
     moved = [one for one in away if one.moved]
-    return _told(len(moved), moved, waiting)
+    return of_sides(len(moved), moved, waiting)
 
 
 @fact("stacks.elsewhere_runs", "how many of them took half a processor or more between the two looks at them")
@@ -357,49 +350,49 @@ def _elsewhere_runs(case: Case) -> Fact | None:
         if (event.number("cpu") or 0.0) >= AT_WORK
     }
     running = [one for one in away if one.event.context.pid in runs]
-    return _told(len(running), running, waiting)
+    return of_sides(len(running), running, waiting)
 
 
 @fact("stacks.waiting", "how many wait meanwhile")
 def _waiting(case: Case) -> Fact | None:
     _, waiting = elsewhere(case)
-    return _told(len(waiting), waiting)
+    return of_sides(len(waiting), waiting)
 
 
 @fact("stacks.waiting_frame", "where the first waiting process is")
 def _waiting_frame(case: Case) -> Fact | None:
     _, waiting = elsewhere(case)
-    return _told(waiting[0].shown if waiting else None, waiting)
+    return of_sides(waiting[0].shown if waiting else None, waiting)
 
 
 @fact("stacks.alone_frame", "where the first dumped process is, if none of them waits for others")
 def _alone_frame(case: Case) -> Fact | None:
     found = alone(case)
-    return _told(found[0].shown if found else None, found)
+    return of_sides(found[0].shown if found else None, found)
 
 
 @fact("stacks.apart", "how many wait in a different place than the majority")
 def _apart(case: Case) -> Fact | None:
     minority, rest = apart(case)
-    return _told(len(minority), minority, rest)
+    return of_sides(len(minority), minority, rest)
 
 
 @fact("stacks.apart_frame", "where the first of them is")
 def _apart_frame(case: Case) -> Fact | None:
     minority, rest = apart(case)
-    return _told(minority[0].shown if minority else None, minority, rest)
+    return of_sides(minority[0].shown if minority else None, minority, rest)
 
 
 @fact("stacks.majority_frame", "where the first of the majority is")
 def _majority_frame(case: Case) -> Fact | None:
     _, rest = apart(case)
-    return _told(rest[0].shown if rest else None, rest)
+    return of_sides(rest[0].shown if rest else None, rest)
 
 
 @fact("stacks.apart_generating", "whether one of the two sides generates text and the other does not")
 def _apart_generating(case: Case) -> Fact | None:
     minority, rest = apart(case)
-    return _told(True, minority, rest) if minority and minority[0].generates != rest[0].generates else None
+    return of_sides(True, minority, rest) if minority and minority[0].generates != rest[0].generates else None
 
 
 #: Collectives that a sentence names, and ranks or pids of each.
@@ -415,7 +408,7 @@ def _calls(case: Case) -> Fact | None:
     told = [f"{whose(case, those)} in {those[0].called}" for those in groups[:_CALLS]]
     more = [f"and {len(groups) - _CALLS} more"] if len(groups) > _CALLS else []
     # The line of the fewest proves most.
-    return _told(", ".join([*told, *more]), [those[0] for those in reversed(groups)])
+    return of_sides(", ".join([*told, *more]), [those[0] for those in reversed(groups)])
 
 
 def whose(case: Case, those: Sequence[Stack]) -> str:
@@ -433,10 +426,10 @@ def whose(case: Case, those: Sequence[Stack]) -> str:
 def _together(case: Case) -> Fact | None:
     found = of_case(case)
     places = {(one.activity.id if one.activity else None, one.place, one.call, one.line) for one in found}
-    return _told(len(found), found) if len(found) > 1 and len(places) == 1 and found[0].waits else None
+    return of_sides(len(found), found) if len(found) > 1 and len(places) == 1 and found[0].waits else None
 
 
 @fact("stacks.loading_frame", "where in the job's own code a data loader worker is")
 def _loading_frame(case: Case) -> Fact | None:
     found = loading(case)
-    return _told(found[0][1] if found else None, [one for one, _ in found])
+    return of_sides(found[0][1] if found else None, [one for one, _ in found])
