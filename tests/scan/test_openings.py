@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from nccl_triage.engine.schema import RuleSet
+from nccl_triage.ingest.blocks import LineBlock
 from nccl_triage.scan.openings import Openings
 from tests.scan_helpers import diagnose_text
 
@@ -63,3 +64,20 @@ def test_a_failed_start_before_a_good_one_of_an_unknown_program(rules: RuleSet) 
     assert (after.verdict, len(after.case.story.runs)) == ("healthy", 2)
     before = diagnose_text(opening + good + opening + failed, rules)
     assert (before.cause, len(before.case.story.runs)) == ("application-exception", 2)
+
+
+def test_lines_that_begin_with_a_time_are_looked_for_as_well() -> None:
+    def stamped(minute: int) -> list[str]:
+        return [f"[10/05 20:{minute}:{n:02}] {line}" for n, line in enumerate(OPENING)]
+
+    assert found(stamped(24) + work(20), stamped(57)) == [27]
+
+
+def test_blocks_are_searched_as_lines_are_read() -> None:
+    rows = [*OPENING, *work(20), *OPENING, "réussi", *work(3), *OPENING, "x" * 5000]
+    for size in (9, 40):
+        openings = Openings()
+        for first in range(0, len(rows), size):
+            data = "".join(f"{row}\n" for row in rows[first : first + size]).encode()
+            openings.search(LineBlock(data, first + 1, 0))
+        assert openings.found == found(rows)

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
+from nccl_triage.api import diagnose
 from nccl_triage.document.diagnosis import Diagnosis, diagnose_observations
 from nccl_triage.engine.schema import RuleSet
 from nccl_triage.observations.store import Observations, SourceInfo
@@ -235,3 +238,31 @@ def test_a_process_that_prints_its_beginning_again_is_another(rules: RuleSet) ->
     died = ready + "[rank0]: step 10 loss 2.0\n" + RAISED.format(r=0, what="KeyError: 'fr'")
     again = diagnose_text(died + ready + "[rank0]: step 10 loss 2.0\n[rank0]: step 20 loss 1.9\n", rules)
     assert (again.verdict, len(again.case.story.runs)) == ("healthy", 2)
+
+
+def _attempt(hour: int, *lines: str) -> str:
+    opening = ["the sampler of tides", "reading the stations", f"stations: {hour}", "the grid is ready", "seed is 17"]
+    return "".join(f"[2026-03-01 {hour:02}:10:{n:02},000] {line}\n" for n, line in enumerate([*opening, *lines]))
+
+
+def test_files_of_ranks_that_are_written_on_hold_an_attempt_below_the_other(tmp_path: Path) -> None:
+    failed = ["step 1/5 loss 2.1", "RuntimeError: the tide table has no row 7"]
+    steps = [f"step {n}/5 loss 2.{n}" for n in range(1, 6)]
+    (tmp_path / "workerlog.0").write_text(_attempt(8, *failed) + _attempt(9, *failed) + _attempt(10, *steps))
+    (tmp_path / "workerlog.1").write_text(_attempt(8, *failed) + _attempt(10, *steps))
+    found = diagnose(tmp_path)
+    runs_ = found.case.story.runs
+    assert (found.verdict, len(runs_)) == ("healthy", 3)
+    # The second file has no attempt of 9 o'clock; its times tell to which runs its own belong.
+    assert [sum(event.source.endswith("workerlog.1") for event in run.printed) > 0 for run in runs_] == [
+        True,
+        False,
+        True,
+    ]
+
+
+def test_a_file_of_an_earlier_attempt_alone_says_nothing_of_the_last(tmp_path: Path) -> None:
+    steps = [f"step {n}/5 loss 2.{n}" for n in range(1, 6)]
+    (tmp_path / "workerlog.0").write_text(_attempt(8, "step 1/5 loss 2.1") + _attempt(10, *steps))
+    (tmp_path / "workerlog.1").write_text(_attempt(8, "RuntimeError: the tide table has no row 7"))
+    assert diagnose(tmp_path).verdict == "healthy"

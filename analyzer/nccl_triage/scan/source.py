@@ -151,7 +151,8 @@ class SourceScan:
         """Scan the lines of a block of whole lines that no one may miss, and those that may be news."""
         self._flush()
         self._forget_preview()
-        self._openings = None
+        if self._openings is not None:
+            self._openings.search(block)
         if coverage is Coverage.WHOLE:
             self._keep_last(block, reader, counters.LINES)
         self._sampler.take(block, reader, coverage)
@@ -184,7 +185,7 @@ class SourceScan:
             batch = [LogLine(batch[part[0]].number, 0, "".join(texts[part[0] : part[-1] + 1])) for part in parts]
             texts = [line.text for line in batch]
         self._last.extend(batch[-counters.LINES :])
-        if self._openings is not None and not self._openings.done:
+        if self._openings is not None:
             self._openings.read([line.number for line in batch], texts)
         self.preview_waiting(batch)
         self._forget_preview()

@@ -26,6 +26,7 @@ from nccl_triage.lazy_regex import lazily
 from nccl_triage.numbers import listed
 from nccl_triage.observations.event import Event
 from nccl_triage.observations.store import SourceInfo
+from nccl_triage.parsers import times, tracebacks
 from nccl_triage.story.decisions import Decision, Grounds, Table, by
 from nccl_triage.story.exits import ends_job
 from nccl_triage.story.survived_failures import ADVANCES, RankOf, process_of, step_number
@@ -40,6 +41,10 @@ STEP_FIELD = "stepid"
 _STEP_ID = lazily(r"(?P<job>\d{1,18})(?:\+\d{1,9})?(?:\.(?P<step>\d{1,9}))?", re.ASCII)
 #: Kinds of lines that a scheduler and its launcher print while a step ends.
 _ENDING = ("process.exit", "process.stopped", "process.signalled", "job.cancelled", "job.failed")
+#: Kinds of lines with a counter that a program begins again.
+_COUNTED = ("step", "progress.bar")
+#: What processes do together.
+_SHARED = ("collective", "communicator", "rendezvous", "connection")
 #: Number of a job, and number of its step (None for a whole job).
 _JobStep = tuple[str, str | None]
 
@@ -62,6 +67,8 @@ class _Seen:
 
     worked: Event | None = None
     ended: Event | None = None
+    #: The exception that nobody caught, by which the only process of the input ended.
+    raised: Event | None = None
     #: Hosts on which an agent said that its workers have ended, and did not give up: the steps that were seen before.
     emptied: dict[str | None, tuple[Event, frozenset[str]]] = field(default_factory=dict)
     processes: set[Hashable] = field(default_factory=set)
@@ -92,7 +99,9 @@ class _Seen:
                 self.dead[process] = event
             if event.kind in BEGINS:
                 self.begun.add((process, event.signature))
-        if event.kind == "step" and (number := step_number(event)) is not None:
+        elif event.fields.get("fate") == "uncaught":
+            self.raised = event
+        if event.kind in _COUNTED and (number := step_number(event)) is not None:
             self.highest[event.signature] = max(number, self.highest.get(event.signature, number))
 
 
@@ -103,6 +112,8 @@ class _Beginning:
     event: Event
     process: Hashable | None
     seen: _Seen
+    #: Whether the input holds the lines of one process, as far as they tell.
+    alone: bool = False
 
     @property
     def ended_by(self) -> Event | None:
@@ -141,12 +152,13 @@ def _step_of_other_workers(beginning: _Beginning) -> Grounds | None:
 @RULES.condition("counter-again")
 def _counter_again(beginning: _Beginning) -> Grounds | None:
     event, seen = beginning.event, beginning.seen
-    if seen.ended is None or event.is_failure or event.role != "progress" or event.context.host in seen.emptied:
+    ended = seen.ended or (seen.raised if beginning.alone else None)
+    if ended is None or event.is_failure or event.role != "progress" or event.context.host in seen.emptied:
         return None
     number, highest = step_number(event), seen.highest.get(event.signature)
     if number is None or highest is None or not number < highest or number > RULES.limits["first_number"]:
         return None
-    return Grounds((seen.ended,), {"number": number, "highest": highest})
+    return Grounds((ended,), {"number": number, "highest": highest})
 
 
 @RULES.condition("dead-process-again")
@@ -171,12 +183,13 @@ def split(events: Sequence[Event], rank_of: RankOf, sources: Mapping[str, Source
     # A line that says how a command failed also names the command.
     failed = {(event.source, event.line) for event in events if event.is_failure}
     again = _again(events)
+    alone = not any(_tells_of_others(event) for event in events)
     steps = {id(events[position]): grounds for position, grounds in _step_beginnings(events).items()}
     for event in events:
         process = _process(event, rank_of)
         begins = None
         if RULES.looks_at(event.kind) and (event.source, event.line) not in failed:
-            begins = RULES.decide(_Beginning(event, process, seen), event, event.kind)
+            begins = RULES.decide(_Beginning(event, process, seen, alone), event, event.kind)
         if begins is None and id(event) in again:
             begins = RULES.decision("opening-again", event, again[id(event)])
         if (line := openings.passed(event)) is not None and begins is None and openings.is_apart(line, seen):
@@ -197,16 +210,23 @@ def split(events: Sequence[Event], rank_of: RankOf, sources: Mapping[str, Source
     return parts
 
 
+def _tells_of_others(event: Event) -> bool:
+    """Tell whether a line shows that the input may hold the lines of several processes."""
+    context, name = event.context, event.kind.partition(".")[0]
+    return context.rank is not None or context.local_rank is not None or name in _SHARED or event.kind == "process.exit"
+
+
 class _Openings:
-    """The lines of a single source at which its first lines come again; several sources tell runs apart by themselves."""
+    """The lines of a source at which its first lines come again."""
 
     def __init__(self, events: Sequence[Event], sources: Mapping[str, SourceInfo]) -> None:
+        """``events``: all of one source; several sources tell runs apart by themselves (``of_files``)."""
         self._lines: deque[int] = deque()
         info = sources.get(events[0].source) if events else None
         if info is not None and info.openings and all(event.source == info.path for event in events):
             behind, *lines = info.openings
-            # A log that begins with trouble was cut there: ranks that fail alike print the same.
-            if not any(event.is_failure and event.line <= behind for event in events):
+            # A log that begins with work or trouble was cut there: both come again within a run.
+            if not any(_first_line(event) <= behind for event in events if event.is_failure or event.kind in ADVANCES):
                 self._lines.extend(lines)
         #: The line with which the run began.
         self.begun = 0
@@ -221,6 +241,69 @@ class _Openings:
     def is_apart(self, line: int, seen: _Seen) -> bool:
         """Tell whether an opening is not that of another rank, whose first lines come before any work."""
         return seen.worked is not None or line - self.begun >= RULES.limits["apart"]
+
+
+def _first_line(event: Event) -> int:
+    lines = tracebacks.lines_of(event) if event.kind == "exception" else None
+    return event.line if lines is None else lines[0]
+
+
+def of_files(events: Sequence[Event], sources: Mapping[str, SourceInfo]) -> list[Part]:
+    """Return the runs that several files hold one below the other; none if no file begins again.
+
+    The attempts of the file with the most of them are the runs. Those of another file are parted by their times, or end
+    with the last run where these do not tell.
+    """
+    own: dict[str, list[Event]] = {}
+    for event in events:
+        own.setdefault(event.source, []).append(event)
+    attempts = {path: _attempts(found, sources) for path, found in own.items()}
+    main = max(attempts.values(), key=len, default=[])
+    if len(own) < 2 or len(main) < 2:
+        return []
+    year = next((e.context.time for e in events if e.context.time is not None and times.has_year(e.context.time)), 0.0)
+    starts = [_first_time(attempt, year) for attempt in main]
+    of_run: dict[int, int] = {}
+    for found in attempts.values():
+        for number, attempt in enumerate(found, len(main) - len(found)):
+            run = number if found is main else _run_at(_first_time(attempt, year), starts, number)
+            of_run.update((id(event), run) for event in attempt)
+    parts = [Part() for _ in main]
+    for event in events:
+        parts[of_run[id(event)]].events.append(event)
+    for part, attempt in zip(parts[1:], main[1:], strict=True):
+        part.opened_by = attempt[0]
+        grounds = Grounds((), {"line": attempt[0].line})
+        part.decision = RULES.decision("first-lines-again", part.opened_by, grounds)
+    return parts
+
+
+def _attempts(events: Sequence[Event], sources: Mapping[str, SourceInfo]) -> list[list[Event]]:
+    """Return the events of one source, parted where its first lines come again."""
+    openings, seen = _Openings(events, sources), _Seen()
+    found: list[list[Event]] = [[]]
+    for event in events:
+        line = openings.passed(event)
+        if line is not None and found[-1] and openings.is_apart(line, seen):
+            found.append(_of_line(found[-1], event))
+            seen, openings.begun = _Seen(), line
+        found[-1].append(event)
+        seen.note(event, None)
+    return [attempt for attempt in found if attempt]
+
+
+def _first_time(events: Sequence[Event], year: float) -> float | None:
+    """Return the first time of events, in the year of another time if it has none."""
+    found = next((event.context.time for event in events if event.context.time is not None), None)
+    return None if found is None else times.with_year_of(found, year)
+
+
+def _run_at(time: float | None, starts: Sequence[float | None], number: int) -> int:
+    """Return the last run that had begun at a time, or ``number`` where the times do not tell."""
+    if time is None or None in starts:
+        return number
+    begun = [run for run, start in enumerate(starts) if start is not None and start <= time + RULES.limits["together"]]
+    return max(begun, default=0)
 
 
 def of_attempts(events: Sequence[Event], sources: Mapping[str, SourceInfo]) -> list[Part]:

@@ -85,6 +85,8 @@ def tell_story(observations: Observations, rules: RuleSet, form: Form | None = N
     parts = runs.of_attempts(events, observations.sources)
     if not parts:
         parts = runs.split(events, identity.rank_of, observations.sources) if known else [runs.Part(events)]
+    if len(parts) == 1:
+        parts = runs.of_files(events, observations.sources) or parts
     model = form.ending if form is not None else None
     if len(parts) == 1:
         told = [_run(observations, parts[0].events, known, identity, Ways(model))]
