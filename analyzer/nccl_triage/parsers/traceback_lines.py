@@ -53,12 +53,13 @@ CODE_LINE = lazily(r"^\s+\S|^\s*[\^~]+\s*$|^\s*$")
 
 #: What the interpreter prints above a traceback that it ignores: in destructors, weak references, callbacks at exit
 #: (CPython ``_PyErr_WriteUnraisableMsg``; ``atexit._run_exitfuncs`` before 3.12).
-_IGNORED = lazily(r"(?:^|: )(?:Exception ignored (?:in|while|on)\b|Error in atexit\._run_exitfuncs:)")
-#: What an event loop or ``logging`` prints above a traceback after which it goes on (CPython ``asyncio/base_events.py``,
-#: ``logging/__init__.py``); other event loops say the first in words of their own.
+_IGNORED = lazily(
+    r"(?:^|: )(?:Exception ignored (?:in|while|on)\b|Error in atexit\._run_exitfuncs:)|--- Logging error ---$"
+)
+#: What an event loop prints above a traceback after which it goes on (CPython ``asyncio/base_events.py``); other event
+#: loops say the first in words of their own.
 _GOES_ON = lazily(
-    r"^(?:Unhandled exception (?:on|in) [\w.]{1,80}$|(?:Task|Future) exception was never retrieved|Exception in callback "
-    r"|--- Logging error ---)"
+    r"^(?:Unhandled exception (?:on|in) [\w.]{1,80}$|(?:Task|Future) exception was never retrieved|Exception in callback )"
 )
 #: Hydra prints this above the traceback of the program that it ran, without the frame of the module.
 EXECUTING = "Error executing job with overrides:"
@@ -68,7 +69,7 @@ RECORD = lazily(
     r"|srun: |slurmstepd: |\+ \S|Set the environment variable HYDRA_FULL_ERROR)"
 )
 #: Where an exception ends that nobody caught: in the module that is run, or where a process or thread begins.
-OUTERMOST = ("<module>", "_run_module_as_main", "_run_code", "spawn_main", "_bootstrap")
+_OUTERMOST = ("<module>", "_run_module_as_main", "_run_code", "spawn_main", "_bootstrap")
 
 #: A message of which there is more on the next line: pydantic names the field there.
 MORE = lazily(r"(?:[:,(\\-]|\bvalidation errors? for [\w.]{1,120})\s*$")
@@ -106,6 +107,18 @@ def fate_below(text: str) -> str | None:
     if _IGNORED.search(text):
         return "ignored"
     return "logged" if _GOES_ON.search(text) else None
+
+
+def fate_of(outermost: re.Match[str] | None) -> str | None:
+    """Return the fate that the outermost frame of a traceback tells of: ``uncaught``, ``handled`` or None.
+
+    A traceback begins at the frame that catches the exception. One that begins in the body of an installed module was
+    caught there, while the module was imported; the program that imports it went on.
+    """
+    if outermost is None or (function := outermost["function"] or "<module>") not in _OUTERMOST:
+        return None
+    imported = function == "<module>" and _PACKAGE.search(outermost["file"]) is not None
+    return "handled" if imported and not outermost["file"].endswith("__main__.py") else "uncaught"
 
 
 def checkout_of(file: str) -> str | None:

@@ -68,8 +68,8 @@ class _Block:
     collective: str | None = None
     #: The last line of its stream.
     heard: int = 0
-    #: Function of the first frame below the first header.
-    outermost: str | None = None
+    #: The first frame below the header of the exception that got out: the last one of a chain.
+    outermost: re.Match[str] | None = None
     #: What the line above says: ignored, uncaught (by a launcher that prints it), logged.
     fate: str | None = None
     #: Whether a record about ordinary work follows.
@@ -125,7 +125,7 @@ class TracebackParser:
     }
     OPENERS: ClassVar[tuple[str, ...]] = (
         "(most recent call last):", "ray::", "Original Traceback", " Error Snippet]:", "Exception ignored ", "Error in atexit.",
-        traceback_lines.EXECUTING,
+        "--- Logging error ---", traceback_lines.EXECUTING,
     )  # fmt: skip
     KEEP_BY: ClassVar[tuple[str, ...]] = ("type",)
 
@@ -172,6 +172,8 @@ class TracebackParser:
                 if outer is not None:
                     # Ray raises in the driver what a task raised: below the driver's own frames.
                     block.start, block.outermost, block.fate = outer.start, outer.outermost, outer.fate
+            if block.chained and block.task is None:
+                block.outermost = None
             block.in_frames, block.chained = True, False
             block.frames = []
             return events
@@ -238,7 +240,7 @@ class TracebackParser:
                     return False
                 block.in_frames, block.frames = True, []
             if block.outermost is None:
-                block.outermost = frame["function"] or "<module>"
+                block.outermost = frame
             block.frames.append(frame)
             if not traceback_lines.LIBRARY.search(frame["file"]):
                 block.user_frames.append(f"{frame['file']}:{frame['line']} {frame['function'] or ''}".strip())
@@ -340,8 +342,7 @@ class TracebackParser:
         if block.task:
             fields["task"] = block.task
         fields["block"] = f"{block.start}-{last.end_line}"
-        fate = block.fate or ("uncaught" if block.outermost in traceback_lines.OUTERMOST else None)
-        if fate:
+        if fate := block.fate or traceback_lines.fate_of(block.outermost):
             fields["fate"] = fate
         if block.relayed:
             fields["relayed"] = "yes"

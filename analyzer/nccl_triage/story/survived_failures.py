@@ -218,6 +218,13 @@ def _uncaught(failure: _Failure) -> Grounds | None:
     return _with(failure.block) if failure.fate == "uncaught" else None
 
 
+@RULES.condition("handled-at-import")
+def _handled_at_import(failure: _Failure) -> Grounds | None:
+    if failure.fate != "handled" or failure.after.ended_beside(failure.event, failure.block) is not None:
+        return None
+    return _with(failure.block)
+
+
 @RULES.condition("raised-repeatedly")
 def _raised_repeatedly(failure: _Failure) -> Grounds | None:
     if not failure.is_exception or failure.after.ended is not None or failure.process is None:
