@@ -20,7 +20,7 @@ from nccl_triage.observations.event import Event
 from nccl_triage.parsers.tracebacks import lines_of
 from nccl_triage.parsers.unknown_errors import SALIENT
 from nccl_triage.recorder.compare import compare
-from nccl_triage.story import before_stop, exits
+from nccl_triage.story import before_stop, exits, survived_failures
 from nccl_triage.story.decisions import Decision, Grounds, Number, Table, by
 from nccl_triage.story.exceptions import ERROR_LEVELS, is_communication, is_launcher
 from nccl_triage.story.survived_failures import ADVANCES, MOVES, NUMBERS
@@ -309,6 +309,13 @@ def _rank_found_gone(end: _End) -> Grounds | None:
     return by(end.bad[0]) if found_gone and others else None
 
 
+@RULES.condition("trouble-unanswered")
+def _trouble_unanswered(end: _End) -> Grounds | None:
+    ends = survived_failures.RULES.kinds["end-of-process"]
+    certain = any(event.kind in ends or event.fields.get("fate") == "uncaught" for event in end.bad)
+    return None if certain else by(next(iter(end.bad), None))
+
+
 @RULES.condition("failure-counts")
 def _failure_counts(end: _End) -> Grounds | None:
     return by(end.bad[0]) if end.bad else None
@@ -450,6 +457,8 @@ def _way_by_form(form: Ending, answer: str) -> str:
         return form.best if answer == ending.RUNNING and form.well >= RULES.limits["likely"] else answer
     if form.well >= RULES.limits["believed"]:
         return form.best
+    if answer == ending.NONE:
+        return form.worst  # that no line is known says little about what an input is
     return form.worst if form.probabilities[form.worst] >= RULES.limits["likely"] else answer
 
 
