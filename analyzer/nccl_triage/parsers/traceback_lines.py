@@ -88,8 +88,8 @@ _NCCL_LAST = lazily(
 
 def starts_traceback(text: str) -> bool:
     """Tell whether a traceback begins at a line."""
-    if "Exception raised from" in text:
-        return False  # a C++ stack: folded by the caller
+    if "Exception raised from" in text or "C++ Traceback" in text:
+        return False  # C++ stacks: one is folded by the caller, Paddle's handler of signals prints the other
     if "Traceback (most" in text or text.startswith("Original Traceback"):
         return any(start in text for start in _STARTS)
     return text.lstrip().startswith(("ray::", "ray.exceptions.")) and bool(RAY_HEADER.search(text))

@@ -313,7 +313,9 @@ def _rank_found_gone(end: _End) -> Grounds | None:
 def _trouble_unanswered(end: _End) -> Grounds | None:
     ends = survived_failures.RULES.kinds["end-of-process"]
     certain = any(event.kind in ends or event.fields.get("fate") == "uncaught" for event in end.bad)
-    return None if certain else by(next(iter(end.bad), None))
+    return (
+        None if certain or any(_is_last_line(end.view, event) for event in end.bad) else by(next(iter(end.bad), None))
+    )
 
 
 @RULES.condition("failure-counts")
@@ -632,6 +634,12 @@ def _last_words(view: View) -> list[Event]:
         ):
             found.append(event)
     return found
+
+
+def _is_last_line(view: View, event: Event) -> bool:
+    """Tell whether its source ends with a line, but for a few that may follow the last words of a log."""
+    info = view.observations.sources.get(event.source)
+    return info is not None and info.lines - event.last_line <= RULES.limits["lines_below"]
 
 
 def _trace_below(view: View, event: Event) -> int:

@@ -265,9 +265,13 @@ def of_files(events: Sequence[Event], sources: Mapping[str, SourceInfo]) -> list
     starts = [_first_time(attempt, year) for attempt in main]
     of_run: dict[int, int] = {}
     for found in attempts.values():
-        for number, attempt in enumerate(found, len(main) - len(found)):
-            run = number if found is main else _run_at(_first_time(attempt, year), starts, number)
-            of_run.update((id(event), run) for event in attempt)
+        # A file that never begins again may hold all runs: each of its lines is parted by its own time.
+        pieces = found if len(found) > 1 else [[event] for event in found[0]]
+        time = None
+        for number, piece in enumerate(pieces, len(main) - len(found)):
+            time = _first_time(piece, year) or (time if len(found) == 1 else None)
+            run = number if found is main else _run_at(time, starts, min(number, len(main) - 1))
+            of_run.update((id(event), run) for event in piece)
     parts = [Part() for _ in main]
     for event in events:
         parts[of_run[id(event)]].events.append(event)
