@@ -52,6 +52,30 @@ def test_counters_below_the_stuck_number_mean_never_entered(rules: RuleSet) -> N
     assert case_of(text, rules).value("collective.behind_ranks") in ([3], None)
 
 
+def test_a_mismatch_shows_both_sides(rules: RuleSet) -> None:
+    text = "".join(timeout(r, numel=8_388_608) + counters(r, 57, 57, 56) for r in (0, 1, 3))
+    found = diagnose_text(text + timeout(2, numel=512) + counters(2, 57, 57, 56), rules)
+    assert found.cause == "collective-mismatch"
+    assert found.case.value("collective.shape_group") == "0"
+    assert "rank 2 in ALLREDUCE(512), rank 0-1,3 in ALLREDUCE(8388608)" in found.to_dict(similar=False)["headline"]
+    sides = {event.line for event in found.case.fact("collective.shape_mismatch").events}
+    assert sides >= {1, 7}
+
+
+@pytest.mark.parametrize(
+    ("op", "other"), [("ALLTOALL_BASE", "ALLTOALL_BASE"), ("SEND", "ALLREDUCE"), ("GATHER", "GATHER")]
+)
+def test_what_may_differ_between_ranks_is_no_mismatch(op: str, other: str, rules: RuleSet) -> None:
+    text = "".join(timeout(r, op=other) + counters(r, 57, 57, 56) for r in (0, 1, 3))
+    text += timeout(2, op=op, numel=512) + counters(2, 57, 57, 56)
+    assert case_of(text, rules).value("collective.shape_mismatch") is None
+
+
+def test_numbers_of_no_named_group_accuse_nobody(rules: RuleSet) -> None:
+    found = diagnose_text("".join(timeout(r) for r in (0, 1, 2)) + timeout(3, seq=812), rules)
+    assert not [c for c in found.candidates if c.confidence > 0.6 and c.culprits]
+
+
 def test_other_shapes_at_one_number_name_the_minority(rules: RuleSet) -> None:
     text = "".join(timeout(r) for r in (0, 1, 3)) + timeout(2, numel=512)
     case = case_of(text, rules)
