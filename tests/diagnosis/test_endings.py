@@ -176,6 +176,13 @@ def test_a_gap_in_the_report_of_all_workers_had_left_before(rules: RuleSet) -> N
     assert diagnose_text(report([(3, 1)], ()), rules).case.value("process.clean_exit_ranks") is None
 
 
+def test_ranks_that_failed_together_without_words_are_no_exception_of_one(rules: RuleSet) -> None:
+    found = diagnose_text(report([(1, 1), (2, -15), (3, 1)], (2,)), rules)
+    assert found.case.value("process.failed_together") == 3
+    assert found.verdict == "unknown"
+    assert diagnose_text(report([(1, -15), (2, -15)], (1, 2)), rules).case.value("process.failed_together") is None
+
+
 def test_the_silent_rank_that_left_first_with_an_error_was_ended_by_its_program(rules: RuleSet) -> None:
     first = diagnose_text(ended(1, 1, [(0, -15), (2, -15)], stopped=(0, 2)), rules)
     assert (first.cause, [c.rank for c in first.candidates[0].culprits]) == ("application-exception", [1])

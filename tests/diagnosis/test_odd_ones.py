@@ -200,6 +200,44 @@ def test_who_waits_for_all_while_others_wait_for_it_elsewhere(rules: RuleSet) ->
     assert crossed("dist.barrier()", *lost, raised(0, 9, TIMED_OUT)) is None
     assert crossed("dist.barrier()", raised(1, 7, LOST, "barrier"), *lost) is None
 
+    # Who is left alone in a smaller group may be right: nobody knows who else belongs to it.
+    ahead = "".join(raised(rank, 9, TIMED_OUT, code="dist.all_reduce(scores)") for rank in (1, 2, 3))
+    alone = diagnose_text(steps(4) + ahead + raised(0, 7, LOST, code="dist.all_reduce(grads, group=half)"), rules)
+    assert alone.cause == "collective-mismatch"
+    assert not [culprit for culprit in alone.candidates[0].culprits if culprit.rank is not None]
+    odd = steps(4) + ahead + raised(0, 7, LOST, code="dist.all_reduce(grads)")
+    assert [culprit.rank for culprit in diagnose_text(odd, rules).candidates[0].culprits] == [0]
+
+
+BUSY = "2026-11-29 15:15:{s:02d},316 [rank{rank}] INFO {text}\n"
+
+
+@pytest.mark.parametrize(
+    ("last", "after", "cause"),
+    [
+        ("tokenizing shard 4/8", "", "timeout-too-short"),
+        ("saving checkpoint to /ckpt/9", "", "timeout-too-short"),
+        # It ended only when the others had given up.
+        ("saving checkpoint to /ckpt/9", "saved checkpoint of step 9", "timeout-too-short"),
+        ("tokenizing shard 8/8", "", "straggler"),
+        ("waiting for the inbox", "", "straggler"),
+    ],
+)
+def test_the_last_words_of_the_awaited_rank_decide(last: str, after: str, cause: str, rules: RuleSet) -> None:
+    begun = "".join(BUSY.format(s=1, rank=rank, text="tokenizing shard 3/8") for rank in range(4))
+    done = range(4) if "4/8" not in last else (0, 1, 3)
+    begun += "".join(BUSY.format(s=2, rank=rank, text="tokenizing shard 8/8") for rank in done)
+    text = begun + BUSY.format(s=3, rank=2, text=last) + "".join(raised(rank, 7, TIMED_OUT) for rank in (0, 1, 3))
+    found = diagnose_text(text + (BUSY.format(s=15, rank=2, text=after) if after else ""), rules)
+    assert found.cause == cause
+    assert [culprit.rank for culprit in found.candidates[0].culprits] == [2]
+
+
+def test_who_says_for_whom_it_waits_was_not_at_its_work(rules: RuleSet) -> None:
+    text = "".join(BUSY.format(s=1, rank=rank, text="saving checkpoint to /ckpt/9") for rank in (0, 1))
+    text += "".join(f"[rank0]:[E1129 15:20:43.728672183 ProcessGroupGloo.cpp:67] [Rank 0]: Rank {rank} failed to pass monitoredBarrier in 9000 ms\n" for rank in (2, 3))  # fmt: skip
+    assert diagnose_text(steps(4) + text, rules).case.value("progress.long_task_ranks") == [1]
+
 
 def test_ranks_that_wait_for_each_other_are_a_mismatch_with_both_sides(rules: RuleSet) -> None:
     text = steps(4) + raised(3, 7, TIMED_OUT, "barrier", "dist.barrier()")

@@ -153,11 +153,13 @@ def _culprits(case: Case) -> Fact | None:
         "mismatch.call_ranks",
         "collective.shape_mismatch",
         "mismatch.receiver_ranks",
-        "mismatch.crossed_ranks",
     ):
         found = case.fact(name)
         if found is not None and found.value and found.value != [-1]:
             return found
+    crossed = case.fact("mismatch.crossed_ranks")
+    if crossed is not None:
+        return crossed if len(crossed.value) < len(communication_frames(case)) else None
     for name in ("mismatch.other_root_ranks", "mismatch.elsewhere_ranks"):
         found = case.fact(name)
         # If the ranks are divided in halves, nobody stands out, unless there are only two ranks.
@@ -266,7 +268,7 @@ def _elsewhere(case: Case) -> Fact | None:
 
 @fact(
     "mismatch.crossed_ranks",
-    "ranks that gave up in a collective of all ranks while others waited for them in another one; without a minority all",
+    "ranks that gave up in a collective of all ranks while others waited for them in another one; all if nobody is odd",
 )
 def _crossed(case: Case) -> Fact | None:
     frames, timed_out = communication_frames(case), case.value("collective.timed_out_ranks") or []
@@ -280,8 +282,11 @@ def _crossed(case: Case) -> Fact | None:
         return None
     if not all(_call_of(event) in _NEED_ALL for _, event in frames.values()):
         return None
+    # Who is left alone in a smaller group may be right: one of its members is among those that went on.
+    of_all = all(event.fields.get("members") == "all" for _, event in lost.values())
     odd = minority({rank: rank in first for rank in frames}, case.presence.unheard())
-    return Fact(sorted(odd), [event for group in (first, lost) for _, event in group.values()][:4])
+    ranks = odd if of_all or not lost.keys() & set(odd) else frames
+    return Fact(sorted(ranks), [event for group in (first, lost) for _, event in group.values()][:4])
 
 
 @fact("mismatch.crossed_sides", "who waits in which collective where ranks of one job wait for each other like this")

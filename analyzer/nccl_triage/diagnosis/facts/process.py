@@ -153,6 +153,17 @@ def _first_code(case: Case) -> Fact | None:
 
 
 @fact(
+    "process.failed_together",
+    "some ranks, not all, exited with one and the same code without being stopped, while others were: their number",
+)
+def _failed_together(case: Case) -> Fact | None:
+    own = {e.rank: e for e in _own_deaths(case) if e.signal is None and e.code != 0 and e.rank is not None}
+    stopped = any(e.fields.get("exitcode") == "-15" for e in _reports(case))
+    alike = len({e.code for e in own.values()}) == 1
+    return Fact(len(own), [e.event for e in own.values()][:4]) if len(own) > 1 and alike and stopped else None
+
+
+@fact(
     "process.clean_exit_ranks",
     "ranks absent from a report that lists every failed or stopped worker: they exited with code 0",
     blames=("exited while the others continued", "其他 rank 仍在运行时它已退出"),
