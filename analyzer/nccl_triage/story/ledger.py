@@ -29,6 +29,8 @@ _RUNS_AHEAD = 256
 #: Operations that end at different times on different ranks, and how far a sender may be ahead of a receiver.
 _ONE_SIDED = ("BROADCAST", "REDUCE", "SEND", "RECV", "GATHER", "SCATTER", "COALESCED")
 _AHEAD = 64
+#: A watchdog looks every few seconds: one that sees an operation this many times its timeout old did not run.
+_OVERRAN = 2
 #: Messages between two ranks are numbered apart from the collectives of their group.
 _MESSAGES = ("SEND", "RECV", "COALESCED")
 #: Collectives in which each rank may pass its own sizes.
@@ -193,6 +195,18 @@ class Ledger:
         if apart <= _AHEAD and all(_is_one_sided(one.op) for one in found):
             return None
         return apart, found
+
+    def overran(self) -> list[Standing]:
+        """Return the standings whose watchdog looked only long after the timeout: their process itself stood still."""
+        return [
+            one
+            for one in self.standings
+            if one.timeout_ms and one.elapsed_ms is not None and one.elapsed_ms > _OVERRAN * one.timeout_ms
+        ]
+
+    def waiting_since(self) -> float | None:
+        """Return when the first rank that gave up began to wait, in seconds."""
+        return min((one.arrival for one in self.standings if one.arrival is not None), default=None)
 
     @property
     def names_groups(self) -> bool:

@@ -112,6 +112,19 @@ def _awaited(case: Case) -> Fact | None:
     return Fact(ranks, events[:2]) if ranks else None
 
 
+@fact(
+    "collective.overrun_ranks",
+    "the minority whose watchdog saw the timeout only long after it: the process itself stood still meanwhile",
+    blames=("its process stood still beyond the timeout", "它的进程在超时之后仍停滞不动"),
+)
+def _overrun(case: Case) -> Fact | None:
+    found = case.ledger.overran()
+    ranks = sorted({one.rank for one in found if one.rank is not None})
+    if not ranks or 2 * len(found) > len(case.ledger.standings):
+        return None
+    return Fact(ranks, [one.event for one in found][:3])
+
+
 @fact("collective.early", "the stuck operation is among the first of its group (sequence number 3 or less)")
 def _early(case: Case) -> Fact | None:
     seq = case.fact("collective.seq")
