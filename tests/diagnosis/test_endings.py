@@ -176,6 +176,20 @@ def test_a_gap_in_the_report_of_all_workers_had_left_before(rules: RuleSet) -> N
     assert diagnose_text(report([(3, 1)], ()), rules).case.value("process.clean_exit_ranks") is None
 
 
+@pytest.mark.parametrize("code", [-9, 1])
+def test_of_ranks_that_all_ended_alike_the_first_is_not_named(code: int, rules: RuleSet) -> None:
+    told = report([(r, code) for r in range(1, 4)], ()).replace("exitcode  : 1 ", f"exitcode  : {code} ")
+    found = diagnose_text(told.replace("(exitcode: 1)", f"(exitcode: {code})"), rules)
+    assert found.case.value("process.ended_alike") == code
+    assert not [c for one in found.candidates for c in one.culprits if c.rank is not None]
+
+
+def test_a_loopback_name_is_no_host_to_blame(rules: RuleSet) -> None:
+    lines = (*(f"step {n}/9 loss 2.1" for n in range(3)), *CLOSED.format(r=0).splitlines()[:2], "KeyError: 'k'")
+    found = diagnose_text("".join(f"localhost: {line}\n" for line in lines), rules)
+    assert [c.host for c in found.candidates[0].culprits] in ([], [None])
+
+
 def test_ranks_that_failed_together_without_words_are_no_exception_of_one(rules: RuleSet) -> None:
     found = diagnose_text(report([(1, 1), (2, -15), (3, 1)], (2,)), rules)
     assert found.case.value("process.failed_together") == 3

@@ -152,6 +152,15 @@ def _first_code(case: Case) -> Fact | None:
     return Fact(first[0].code, [first[0].event]) if first else None
 
 
+@fact("process.ended_alike", "every rank of the job ended by itself, with the same code or signal: which")
+def _ended_alike(case: Case) -> Fact | None:
+    own = {e.rank: e for e in _own_deaths(case) if e.rank is not None and e.code != 0}
+    codes = {e.code for e in own.values()}
+    if len(own) < 2 or len(codes) > 1 or not own.keys() >= set(case.identity.ranks):
+        return None
+    return Fact(codes.pop(), [e.event for e in own.values()][:4])
+
+
 @fact(
     "process.failed_together",
     "some ranks, not all, exited with one and the same code without being stopped, while others were: their number",
