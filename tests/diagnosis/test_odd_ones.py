@@ -249,10 +249,12 @@ def test_ranks_that_wait_for_each_other_are_a_mismatch_with_both_sides(rules: Ru
     )
 
 
-def test_the_receiver_of_too_much_data_comes_before_who_stands_elsewhere(rules: RuleSet) -> None:
+def test_the_receiver_of_too_much_data_comes_before_who_stands_in_a_smaller_group(rules: RuleSet) -> None:
     check = "  what():  [enforce fail at /pytorch/third_party/gloo/gloo/transport/tcp/pair.cc:456] op.preamble.length <= op.nbytes. 4096 vs 1024. Received data size doesn't match expected size.\n"
     died = f"[rank3]: terminate called after throwing an instance of 'gloo::EnforceNotMet'\n[rank3]: {check}"
-    text = steps(4) + died + raised(0, 7, LOST) + raised(1, 7, LOST) + raised(2, 9, LOST)
-    found = diagnose_text(text, rules)
+    before = steps(4) + died + raised(0, 7, LOST) + raised(1, 7, LOST)
+    elsewhere = diagnose_text(before + raised(2, 9, LOST), rules)
+    assert [culprit.rank for culprit in elsewhere.candidates[0].culprits] == [2]
+    found = diagnose_text(before + raised(2, 9, LOST, code="dist.all_reduce(tokens, group=pair)"), rules)
     assert [culprit.rank for culprit in found.candidates[0].culprits] == [3]
     assert "the rank that sent them may be the odd one" in found.to_dict(similar=False)["headline"]

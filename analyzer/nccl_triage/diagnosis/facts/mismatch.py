@@ -8,6 +8,7 @@ calls (ProcessGroupWrapper.cpp). Together the lines divide the ranks into sides.
 from __future__ import annotations
 
 from collections import Counter, defaultdict
+from collections.abc import Sequence
 
 from nccl_triage.diagnosis.case import Case, Fact, fact
 from nccl_triage.lazy_regex import lazily
@@ -152,20 +153,30 @@ def _culprits(case: Case) -> Fact | None:
         "mismatch.fingerprint_ranks",
         "mismatch.call_ranks",
         "collective.shape_mismatch",
-        "mismatch.receiver_ranks",
     ):
         found = case.fact(name)
         if found is not None and found.value and found.value != [-1]:
             return found
+    receivers = case.fact("mismatch.receiver_ranks")
+    if receivers is not None and case.value("process.aborted_ranks"):
+        return receivers
     crossed = case.fact("mismatch.crossed_ranks")
     if crossed is not None:
         return crossed if len(crossed.value) < len(communication_frames(case)) else None
     for name in ("mismatch.other_root_ranks", "mismatch.elsewhere_ranks"):
         found = case.fact(name)
         # If the ranks are divided in halves, nobody stands out, unless there are only two ranks.
-        if found is not None and (len(found.value) <= _PAIR or len(found.value) < len(case.identity.ranks)):
+        few = found is not None and (len(found.value) <= _PAIR or len(found.value) < len(case.identity.ranks))
+        if found is not None and few and not (receivers and _in_smaller_group(case, found.value)):
             return found
-    return None
+    return receivers
+
+
+def _in_smaller_group(case: Case, ranks: Sequence[int]) -> bool:
+    """Tell whether ranks failed in calls that pass a process group: then they stand elsewhere because of it."""
+    frames = communication_frames(case)
+    fields = [frames[rank][1].fields for rank in ranks if rank in frames]
+    return bool(fields) and all("collective" in one and one.get("members") != "all" for one in fields)
 
 
 @fact("mismatch.receiver_ranks", "the ranks that aborted because they received more data than their buffer holds")
@@ -276,7 +287,7 @@ def _crossed(case: Case) -> Fact | None:
     lost = {rank: found for rank, found in frames.items() if rank not in timed_out}
     places = {frame for frame, _ in first.values()}
     # Who waits for all ranks waits for those that lose it when it gives up; they stand where none of them gave up.
-    if len(places) != 1 or not lost or any(frame in places for frame, _ in lost.values()):
+    if len(frames) <= _PAIR or len(places) != 1 or not lost or any(frame in places for frame, _ in lost.values()):
         return None
     if any(event.fields.get("members") != "all" for _, event in first.values()):
         return None
