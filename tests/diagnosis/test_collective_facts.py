@@ -52,6 +52,30 @@ def test_counters_below_the_stuck_number_mean_never_entered(rules: RuleSet) -> N
     assert case_of(text, rules).value("collective.behind_ranks") in ([3], None)
 
 
+def test_a_mismatch_shows_both_sides(rules: RuleSet) -> None:
+    text = "".join(timeout(r, numel=8_388_608) + counters(r, 57, 57, 56) for r in (0, 1, 3))
+    found = diagnose_text(text + timeout(2, numel=512) + counters(2, 57, 57, 56), rules)
+    assert found.cause == "collective-mismatch"
+    assert found.case.value("collective.shape_group") == "0"
+    assert "rank 2 in ALLREDUCE(512), rank 0-1,3 in ALLREDUCE(8388608)" in found.to_dict(similar=False)["headline"]
+    sides = {event.line for event in found.case.fact("collective.shape_mismatch").events}
+    assert sides >= {1, 7}
+
+
+@pytest.mark.parametrize(
+    ("op", "other"), [("ALLTOALL_BASE", "ALLTOALL_BASE"), ("SEND", "ALLREDUCE"), ("GATHER", "GATHER")]
+)
+def test_what_may_differ_between_ranks_is_no_mismatch(op: str, other: str, rules: RuleSet) -> None:
+    text = "".join(timeout(r, op=other) + counters(r, 57, 57, 56) for r in (0, 1, 3))
+    text += timeout(2, op=op, numel=512) + counters(2, 57, 57, 56)
+    assert case_of(text, rules).value("collective.shape_mismatch") is None
+
+
+def test_numbers_of_no_named_group_accuse_nobody(rules: RuleSet) -> None:
+    found = diagnose_text("".join(timeout(r) for r in (0, 1, 2)) + timeout(3, seq=812), rules)
+    assert not [c for c in found.candidates if c.confidence > 0.6 and c.culprits]
+
+
 def test_other_shapes_at_one_number_name_the_minority(rules: RuleSet) -> None:
     text = "".join(timeout(r) for r in (0, 1, 3)) + timeout(2, numel=512)
     case = case_of(text, rules)
@@ -147,3 +171,41 @@ def test_a_rank_is_known_by_any_line_it_prints(rules: RuleSet) -> None:
     case = case_of(text, rules)
     assert 3 in case.identity.ranks
     assert case.value("progress.silent_ranks") == [3]
+
+
+def test_a_watchdog_that_looks_long_after_the_timeout_did_not_run(rules: RuleSet) -> None:
+    one = diagnose_text(timeout(0, ran=4_862_000) + "".join(timeout(r) for r in (1, 2, 3)), rules)
+    assert (one.cause, [culprit.rank for culprit in one.candidates[0].culprits]) == ("straggler", [0])
+    every = diagnose_text("".join(timeout(r, ran=4_862_000) for r in range(4)), rules)
+    assert every.case.value("collective.overrun_ranks") is None
+    assert "4862 s" in str(every.to_dict(similar=False)["notes"])
+    usual = diagnose_text("".join(timeout(r) for r in range(4)), rules)
+    assert "stood still" not in str(usual.to_dict(similar=False)["notes"])
+
+
+TAKEN = (
+    "[W1206 18:{m}:01.123456789 socket.cpp:464] [c10d] The server socket has failed to listen on [::]:29500 (errno: 98 - Address already in use).\n"
+    "Traceback (most recent call last):\n"
+    '  File "/opt/venv/bin/torchrun", line 8, in <module>\n'
+    "    sys.exit(main())\n"
+    "RuntimeError: The server socket has failed to listen on any local network address. port: 29500, useIpv6: 0, code: -98, name: EADDRINUSE, message: address already in use\n"
+)
+WORKS = "".join(f"12-06 18:30:0{n} [rank{r}]: step {n}/50 loss 2.1\n" for n in range(4) for r in range(2))
+
+
+@pytest.mark.parametrize(("minute", "cause"), [(33, "port-in-use"), (42, None)])
+def test_a_start_that_fails_beside_a_wait_did_not_cause_it(minute: int, cause: str | None, rules: RuleSet) -> None:
+    text = WORKS + TAKEN.format(m=minute) + timeout(0) + timeout(1)
+    found = diagnose_text(text, rules)
+    assert (found.cause if found.verdict == "diagnosed" else None) == cause
+    assert found.case.story.outcome.state == ("failed" if cause else "hung")
+
+
+@pytest.mark.parametrize(
+    ("minute", "said"), [(33, "then waited in ALLREDUCE"), (42, "had waited in ALLREDUCE before that")]
+)
+def test_what_began_before_a_cause_is_not_its_effect(minute: int, said: str, rules: RuleSet) -> None:
+    memory = f"2025-12-06 18:{minute}:00,000 [rank3] ERROR torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB.\n"
+    steps = "".join(f"2025-12-06 18:30:00,000 [rank{r}] INFO step 1 loss 2.1\n" for r in range(4))
+    headline = diagnose_text(steps + memory + timeout(0) + timeout(1), rules).to_dict(similar=False)["headline"]
+    assert said in headline

@@ -159,6 +159,44 @@ def test_a_silent_rank_left_by_itself_if_the_agent_had_nobody_to_stop(rules: Rul
     assert diagnose_text(ended(0, 1, [(2, 1)], stopped=(1,)), rules).case.value("process.clean_exit_ranks") is None
 
 
+def report(entries: list[tuple[int, int]], stopped: tuple[int, ...]) -> str:
+    """Return what torchrun says of ranks whose own output is elsewhere: its files were redirected."""
+    told = "".join(STOPPED.format(r=r) for r in stopped) + AGENT.format(code=1, r=0)
+    told += "torch.distributed.elastic.multiprocessing.errors.ChildFailedError: \n============\ntrain.py FAILED\n------------\nFailures:\n"
+    told += "".join(REPORT.format(n=n, r=r, code=c) for n, (r, c) in enumerate(entries, 1))
+    return told + "Root Cause (first observed failure):\n" + REPORT.format(n=0, r=0, code=1)
+
+
+def test_a_gap_in_the_report_of_all_workers_had_left_before(rules: RuleSet) -> None:
+    left = diagnose_text(report([(1, -15), (3, 1), (4, -15)], (1, 4)), rules)
+    assert (left.cause, [c.rank for c in left.candidates[0].culprits]) == ("rank-divergence", [2])
+    # A worker that was stopped and ended well is not in the report either, nor are those of old releases.
+    stopped = report([(1, -15), (3, 1), (4, -15)], (1, 2, 4))
+    assert diagnose_text(stopped, rules).case.value("process.clean_exit_ranks") is None
+    assert diagnose_text(report([(3, 1)], ()), rules).case.value("process.clean_exit_ranks") is None
+
+
+@pytest.mark.parametrize("code", [-9, 1])
+def test_of_ranks_that_all_ended_alike_the_first_is_not_named(code: int, rules: RuleSet) -> None:
+    told = report([(r, code) for r in range(1, 4)], ()).replace("exitcode  : 1 ", f"exitcode  : {code} ")
+    found = diagnose_text(told.replace("(exitcode: 1)", f"(exitcode: {code})"), rules)
+    assert found.case.value("process.ended_alike") == code
+    assert not [c for one in found.candidates for c in one.culprits if c.rank is not None]
+
+
+def test_a_loopback_name_is_no_host_to_blame(rules: RuleSet) -> None:
+    lines = (*(f"step {n}/9 loss 2.1" for n in range(3)), *CLOSED.format(r=0).splitlines()[:2], "KeyError: 'k'")
+    found = diagnose_text("".join(f"localhost: {line}\n" for line in lines), rules)
+    assert [c.host for c in found.candidates[0].culprits] in ([], [None])
+
+
+def test_ranks_that_failed_together_without_words_are_no_exception_of_one(rules: RuleSet) -> None:
+    found = diagnose_text(report([(1, 1), (2, -15), (3, 1)], (2,)), rules)
+    assert found.case.value("process.failed_together") == 3
+    assert found.verdict == "unknown"
+    assert diagnose_text(report([(1, -15), (2, -15)], (1, 2)), rules).case.value("process.failed_together") is None
+
+
 def test_the_silent_rank_that_left_first_with_an_error_was_ended_by_its_program(rules: RuleSet) -> None:
     first = diagnose_text(ended(1, 1, [(0, -15), (2, -15)], stopped=(0, 2)), rules)
     assert (first.cause, [c.rank for c in first.candidates[0].culprits]) == ("application-exception", [1])

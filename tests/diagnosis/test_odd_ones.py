@@ -16,12 +16,13 @@ def steps(world: int) -> str:
     return "".join(f"train [rank {rank}/{world}] step {step}/9 loss 2.0\n" for step in (1, 2) for rank in range(world))
 
 
-def raised(rank: int, line: int, error: str, call: str = "all_reduce") -> str:
+def raised(rank: int, line: int, error: str, call: str = "all_reduce", code: str | None = None) -> str:
     return "".join(
         f"[rank{rank}]: {text}\n"
         for text in (
             "Traceback (most recent call last):",
             f'  File "/app/train.py", line {line}, in fit',
+            *([f"    {code}"] if code is not None else []),
             f'  File "/opt/venv/lib/python3.11/site-packages/torch/distributed/distributed_c10d.py", line 9, in {call}',
             error,
         )
@@ -181,3 +182,79 @@ def test_the_receiver_of_too_much_data_is_not_said_to_differ_from_all_others(siz
     headline = found.to_dict(similar=False)["headline"]
     assert [culprit.rank for culprit in found.candidates[0].culprits] == [0]
     assert "Rank 0 received 2668 bytes, but its own collective expects 668; the rank that sent them may be" in headline
+
+
+def test_who_waits_for_all_while_others_wait_for_it_elsewhere(rules: RuleSet) -> None:
+    def crossed(code: str, *others: str) -> object:
+        text = steps(4) + raised(3, 7, TIMED_OUT, "barrier", code) + "".join(others)
+        return diagnose_text(text, rules).case.value("mismatch.crossed_ranks")
+
+    lost = [raised(rank, 9, LOST) for rank in (1, 2)]
+    assert crossed("dist.barrier()", *lost) == [3]
+    assert crossed("dist.all_reduce(loss, op=max(a, b))", *lost) == [3]
+    # With a group of its own it waits for the silent rank perhaps, and the others wait for it.
+    assert crossed("dist.barrier(group=pair)", *lost) is None
+    assert crossed("dist.barrier(pair)", *lost) is None
+    assert crossed("dist.all_reduce(loss, dist.ReduceOp.SUM, pair)", *lost) is None
+    # Who gave up at the same place as those that lost their connections was no other call.
+    assert crossed("dist.barrier()", *lost, raised(0, 9, TIMED_OUT)) is None
+    assert crossed("dist.barrier()", raised(1, 7, LOST, "barrier"), *lost) is None
+
+    # Who is left alone in a smaller group may be right: nobody knows who else belongs to it.
+    ahead = "".join(raised(rank, 9, TIMED_OUT, code="dist.all_reduce(scores)") for rank in (1, 2, 3))
+    alone = diagnose_text(steps(4) + ahead + raised(0, 7, LOST, code="dist.all_reduce(grads, group=half)"), rules)
+    assert alone.cause == "collective-mismatch"
+    assert not [culprit for culprit in alone.candidates[0].culprits if culprit.rank is not None]
+    odd = steps(4) + ahead + raised(0, 7, LOST, code="dist.all_reduce(grads)")
+    assert [culprit.rank for culprit in diagnose_text(odd, rules).candidates[0].culprits] == [0]
+
+
+BUSY = "2026-11-29 15:15:{s:02d},316 [rank{rank}] INFO {text}\n"
+
+
+@pytest.mark.parametrize(
+    ("last", "after", "cause"),
+    [
+        ("tokenizing shard 4/8", "", "timeout-too-short"),
+        ("saving checkpoint to /ckpt/9", "", "timeout-too-short"),
+        # It ended only when the others had given up.
+        ("saving checkpoint to /ckpt/9", "saved checkpoint of step 9", "timeout-too-short"),
+        ("tokenizing shard 8/8", "", "straggler"),
+        ("waiting for the inbox", "", "straggler"),
+    ],
+)
+def test_the_last_words_of_the_awaited_rank_decide(last: str, after: str, cause: str, rules: RuleSet) -> None:
+    begun = "".join(BUSY.format(s=1, rank=rank, text="tokenizing shard 3/8") for rank in range(4))
+    done = range(4) if "4/8" not in last else (0, 1, 3)
+    begun += "".join(BUSY.format(s=2, rank=rank, text="tokenizing shard 8/8") for rank in done)
+    text = begun + BUSY.format(s=3, rank=2, text=last) + "".join(raised(rank, 7, TIMED_OUT) for rank in (0, 1, 3))
+    found = diagnose_text(text + (BUSY.format(s=15, rank=2, text=after) if after else ""), rules)
+    assert found.cause == cause
+    assert [culprit.rank for culprit in found.candidates[0].culprits] == [2]
+
+
+def test_who_says_for_whom_it_waits_was_not_at_its_work(rules: RuleSet) -> None:
+    text = "".join(BUSY.format(s=1, rank=rank, text="saving checkpoint to /ckpt/9") for rank in (0, 1))
+    text += "".join(f"[rank0]:[E1129 15:20:43.728672183 ProcessGroupGloo.cpp:67] [Rank 0]: Rank {rank} failed to pass monitoredBarrier in 9000 ms\n" for rank in (2, 3))  # fmt: skip
+    assert diagnose_text(steps(4) + text, rules).case.value("progress.long_task_ranks") == [1]
+
+
+def test_ranks_that_wait_for_each_other_are_a_mismatch_with_both_sides(rules: RuleSet) -> None:
+    text = steps(4) + raised(3, 7, TIMED_OUT, "barrier", "dist.barrier()")
+    found = diagnose_text(text + "".join(raised(rank, 9, LOST) for rank in (1, 2)), rules)
+    assert found.cause == "collective-mismatch"
+    assert [culprit.rank for culprit in found.candidates[0].culprits] == [3]
+    assert (
+        "rank 3 in barrier (train.py:7), rank 1-2 in ALLREDUCE (train.py:9)" in found.to_dict(similar=False)["headline"]
+    )
+
+
+def test_the_receiver_of_too_much_data_comes_before_who_stands_in_a_smaller_group(rules: RuleSet) -> None:
+    check = "  what():  [enforce fail at /pytorch/third_party/gloo/gloo/transport/tcp/pair.cc:456] op.preamble.length <= op.nbytes. 4096 vs 1024. Received data size doesn't match expected size.\n"
+    died = f"[rank3]: terminate called after throwing an instance of 'gloo::EnforceNotMet'\n[rank3]: {check}"
+    before = steps(4) + died + raised(0, 7, LOST) + raised(1, 7, LOST)
+    elsewhere = diagnose_text(before + raised(2, 9, LOST), rules)
+    assert [culprit.rank for culprit in elsewhere.candidates[0].culprits] == [2]
+    found = diagnose_text(before + raised(2, 9, LOST, code="dist.all_reduce(tokens, group=pair)"), rules)
+    assert [culprit.rank for culprit in found.candidates[0].culprits] == [3]
+    assert "the rank that sent them may be the odd one" in found.to_dict(similar=False)["headline"]

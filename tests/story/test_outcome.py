@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from nccl_triage.document.diagnosis import diagnose_observations
 from nccl_triage.engine.schema import RuleSet
-from tests.scan_helpers import diagnose_text
+from nccl_triage.observations.store import Observations
+from tests.scan_helpers import diagnose_text, scan_text
 
 STEPS = "".join(f"step {n}/10 loss 2.{n}\n" for n in range(1, 10))
 LAST = "step 10/10 loss 2.0\n"
@@ -91,3 +93,24 @@ def test_threads_that_ask_a_cluster_that_is_gone_undo_no_end(rules: RuleSet) -> 
     assert (
         diagnose_text(STEPS + RESULT.replace("error=None", "error=ValueError('x')") + gone, rules).verdict != "healthy"
     )
+
+
+@pytest.mark.parametrize(
+    ("files", "state"),
+    [
+        ({"rank0.log": 3, "rank1.log": 3}, "cut"),
+        ({"rank0.log": 10, "rank1.log": 10}, "running"),
+        ({"rank0.log": 3, "rank1.log": 3, "console.log": 3}, "running"),
+        ({"train.log": 3}, "running"),
+    ],
+)
+def test_files_of_ranks_do_not_tell_that_the_job_goes_on(files: dict[str, int], state: str, rules: RuleSet) -> None:
+    found = Observations()
+    for name, steps in files.items():
+        rank = f"[rank{name[4]}]: " if name.startswith("rank") else ""
+        text = "".join(f"{rank}step {n}/10 loss 2.{n}\n" for n in range(1, steps + 1))
+        found.absorb(scan_text(text, rules, name))
+    told = diagnose_observations(found, rules)
+    assert told.case.story.outcome.state == state
+    assert (told.verdict == "healthy") is (state != "cut")
+    assert ("the scheduler" in str(told.to_dict(similar=False)["not_seen"])) is (state == "cut")

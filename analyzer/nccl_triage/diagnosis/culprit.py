@@ -15,6 +15,7 @@ from nccl_triage.diagnosis.case import BLAMES, Case
 from nccl_triage.diagnosis.culprit_base import (
     BY_RANK,
     BY_SPEAKER,
+    EXITS,
     FAMILIES,
     MAX_CULPRITS,
     METHODS,
@@ -58,7 +59,7 @@ def find(case: Case, weighed: Weighed) -> list[Culprit]:
 def found_by(case: Case, weighed: Weighed) -> tuple[str | None, list[Culprit]]:
     """Return the first method or fact that names culprits, and the culprits; None and no culprits if none does."""
     together = raised_alike(case, weighed)
-    hosts = case.identity.hosts
+    hosts = [host for host in case.identity.hosts if not _is_loopback(host)]
     for name in _order(case, weighed, together):
         found = METHODS[name](case, weighed) if name in METHODS else blamed(case, name)
         if name in BY_WORDS and 1 < len(together) <= MAX_CULPRITS and found and found[0].rank in together:
@@ -92,8 +93,12 @@ def _order(case: Case, weighed: Weighed, together: set[int]) -> list[str]:
     listed = weighed.cause.culprit or FAMILIES[weighed.cause.family]
     if listed == NOBODY:
         return []
-    alike = weighed.cause.family in OF_THE_JOB and len(together) > 1 and together >= set(case.identity.ranks)
+    ended = case.fact("process.ended_alike") is not None
+    raised = len(together) > 1 and together >= set(case.identity.ranks)
+    alike = weighed.cause.family in OF_THE_JOB and (raised or (ended and case.fact("exception.application") is None))
     out = _ruled_out(weighed.cause)
+    if ended:
+        out |= frozenset(EXITS)  # which of them a launcher saw first is chance
     return [name for name in (BY_MESSAGE, BY_FACTS, *listed) if name not in out and not (alike and name in BY_SPEAKER)]
 
 

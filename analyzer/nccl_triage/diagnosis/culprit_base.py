@@ -45,12 +45,12 @@ def method(name: str) -> Callable[[Method], Method]:
 #: What a cause lists under ``culprit`` if it is nobody's fault.
 NOBODY = ("nobody",)
 #: Facts that name the processes which ended first.
-_EXITS = ("process.killed_ranks", "process.crashed_ranks", "process.first_exit_ranks", "process.aborted_ranks")
+EXITS = ("process.killed_ranks", "process.crashed_ranks", "process.first_exit_ranks", "process.aborted_ranks")
 #: Methods and facts that name whoever spoke or ended first. If all ranks said the same, that is chance.
-BY_SPEAKER = frozenset({"exception", "evidence", "evidence-host", "dead-actor", "lone-host", *_EXITS})
+BY_SPEAKER = frozenset({"exception", "evidence", "evidence-host", "dead-actor", "lone-host", *EXITS})
 
 #: Methods and facts that name a rank. They are ruled out if the whole host is at fault.
-BY_RANK = frozenset({"evidence", "exception", "named-rank", "named-gpu", *_EXITS})
+BY_RANK = frozenset({"evidence", "exception", "named-rank", "named-gpu", *EXITS})
 #: Those of them that name the rank or GPU in the text of a line.
 NAMED = frozenset({"named-rank", "named-gpu"})
 
@@ -79,15 +79,15 @@ FAMILIES: dict[str, tuple[str, ...]] = {
     ),
     "configuration": ("exception", "dead-actor", "odd-host", "lone-host", "evidence", "evidence-host", "named-host"),
     "application": (
-        "stands", "exception.checkpoint_ranks", "named-rank", "bad-numbers", "exception", "dead-actor", "evidence", "named-gpu", "lone-host", *_EXITS, "evidence-host",
+        "stands", "exception.checkpoint_ranks", "named-rank", "bad-numbers", "exception", "dead-actor", "evidence", "named-gpu", "lone-host", *EXITS, "evidence-host",
     ),
     "hardware": (
         "device", "recorder.broken_gpu_ranks", "named-rank", "recorder.unfinished_ranks", "collective.unfinished_ranks", "evidence", "named-gpu",
-        "lone-host", "evidence-host", "named-host", *_EXITS,
+        "lone-host", "evidence-host", "named-host", *EXITS,
     ),
     "host": (
         "device", "lost-node", "progress.lost_host_ranks", "process.terminated_ranks", "rendezvous.named_tasks", "dead-actor", "exception", "named-rank", "victim",
-        "evidence", "process.crashed_ranks", "process.first_exit_ranks", "named-gpu", "named-host", "evidence-host", "ras.silent_ranks", "collective.absent_ranks", "progress.silent_ranks", *_EXITS,
+        "evidence", "process.crashed_ranks", "process.first_exit_ranks", "named-gpu", "named-host", "evidence-host", "ras.silent_ranks", "collective.absent_ranks", "progress.silent_ranks", *EXITS,
     ),
 }  # fmt: skip
 

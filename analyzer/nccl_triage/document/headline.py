@@ -21,6 +21,8 @@ from nccl_triage.story.story import Run
 LISTED, TEXT = 20, 160
 #: Characters of a headline to which what the others did is not added.
 LONG = 110
+#: Seconds after which what happens since a wait began did not lead to it.
+LATER = 60
 
 #: What a finding says that tells of the wait already.
 _WAITS = lazily(r"\bwait|gave up|time(?:d )?out")
@@ -181,14 +183,26 @@ def headline(diagnosis: Findings) -> dict[str, str]:
     op, timeouts = case.value("collective.op"), case.value("collective.timeouts")
     if op and timeouts and len(found["en"]) < LONG and not _WAITS.search(found["en"]):
         others = f"{timeouts} process{'' if timeouts == 1 else 'es'}"
-        found = {
-            "en": f"{found['en']}; {others} then waited in {op} until the timeout",
-            "zh": f"{found['zh']}；随后 {timeouts} 个进程在 {op} 中等待直至超时",
-        }
+        told = (
+            (f"{others} had waited in {op} before that", f"在此之前 {timeouts} 个进程已在 {op} 中等待")
+            if _waited_before(best, case)
+            else (f"{others} then waited in {op} until the timeout", f"随后 {timeouts} 个进程在 {op} 中等待直至超时")
+        )
+        found = {"en": f"{found['en']}; {told[0]}", "zh": f"{found['zh']}；{told[1]}"}
     return {
         "en": f"{hedge[0]}{capital(found['en'])}{_end(found['en'], '.')}",
         "zh": f"{hedge[1]}{found['zh']}{_end(found['zh'], '。')}",
     }
+
+
+def _waited_before(best: Candidate, case: Case) -> bool:
+    """Tell whether a rank had begun to wait long before the evidence of a cause: then the wait is no effect of it."""
+    began = case.ledger.waiting_since()
+    roots = [event for item in best.weighed.rule_items for event in item.events if event.role == "root"]
+    first = min((event.context.time for event in roots if event.context.time is not None), default=None)
+    if began is None or first is None or times.has_year(began) != times.has_year(first):
+        return False
+    return first - began > LATER
 
 
 def _end(text: str, mark: str) -> str:

@@ -287,6 +287,23 @@ def _interruption(case: Case) -> list[dict[str, str]]:
     ]
 
 
+def _stood_still(case: Case) -> list[dict[str, str]]:
+    """Return a note on watchdogs that saw a timeout only long after it."""
+    found = case.ledger.overran()
+    longest = max(((one.elapsed_ms or 0, one.timeout_ms or 0) for one in found), default=None)
+    if longest is None:
+        return []
+    number, elapsed, timeout = len(found), longest[0] // 1000, longest[1] // 1000
+    return [
+        {
+            "en": f"The watchdogs of {number} of {len(case.ledger.standings)} ranks looked only after up to {elapsed} s, with a timeout of "
+            f"{timeout} s: the processes themselves stood still, as on a host that was paused or short of memory.",
+            "zh": f"{len(case.ledger.standings)} 个 rank 中有 {number} 个的 watchdog 最迟在 {elapsed} s 后才检查，而超时为 {timeout} s："
+            "进程本身停滞不动，例如主机被暂停或内存不足。",
+        }
+    ]
+
+
 def notes(case: Case, verdict: Verdict) -> list[dict[str, str]]:
     """Return the notes of a report, in the order in which they are shown."""
     found = _interruption(case)
@@ -296,6 +313,7 @@ def notes(case: Case, verdict: Verdict) -> list[dict[str, str]]:
     found += _flight_recorder(case)
     found += _good_run(case)
     found += _stacks(case)
+    found += _stood_still(case)
     if verdict == "healthy" and case.story.outcome.state == "running":
         # A job that hangs before any timeout prints nothing: its log looks like that of a job that runs.
         found.append(

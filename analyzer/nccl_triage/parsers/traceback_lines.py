@@ -36,6 +36,8 @@ LIBRARY = lazily(
 )
 #: A call of torch.distributed in the source line of a frame.
 COLLECTIVE = lazily(r"\b(?:torch\.distributed|distributed|torch_dist|dist)\.(\w{4,40})\(")
+_ARGUMENTS = lazily(r"(?P<all>[^()]{0,120}(?:\([^()]{0,60}\)[^()]{0,120}){0,4})\)\s{0,4}$")
+_INNER = lazily(r"\([^()]{0,60}\)")
 #: Frames below which a batch is fetched and put together: of torch, and of libraries that stream data sets.
 LOADING = lazily(
     r"torch/utils/data/_utils/(?:fetch|collate)\.py \w|\btransformers/data/data_collator\.py \w"
@@ -84,6 +86,19 @@ _NCCL_DETAIL = lazily(r"^nccl\w+(?:Error|Usage|Argument): |^Last error:$")
 _NCCL_LAST = lazily(
     r"^(?:socket(?:Progress|Poll|Start|Finali[sz]e|Try|Wait)\w{0,30}|ncclSocket\w{1,30}|NET/\w{1,20}|Net) ?: |^Call to \w{1,40} (?:from|to|failed)\b"
 )
+
+
+def of_all_ranks(name: str, arguments: str) -> bool:
+    """Tell whether a call of a collective passes no process group, by the source line behind its opening bracket.
+
+    Only a barrier takes the group first; the others take it third.
+    """
+    found = _ARGUMENTS.match(arguments)
+    if found is None or "group" in found["all"] or "mesh" in found["all"]:
+        return False
+    if name in ("barrier", "monitored_barrier"):
+        return not found["all"].strip()
+    return _INNER.sub("", found["all"]).count(",") <= 1
 
 
 def starts_traceback(text: str) -> bool:

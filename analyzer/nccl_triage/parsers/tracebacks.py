@@ -66,6 +66,8 @@ class _Block:
     task: str | None = None
     user_frames: list[str] = field(default_factory=list)
     collective: str | None = None
+    #: Whether it is called without a process group.
+    of_all: bool = False
     #: The last line of its stream.
     heard: int = 0
     #: The first frame below the header of the exception that got out: the last one of a chain.
@@ -116,6 +118,7 @@ class TracebackParser:
                 "inside",
                 "loading",
                 "collective",
+                "members",
                 "task",
                 "fate",
                 "relayed",
@@ -249,6 +252,7 @@ class TracebackParser:
             call = traceback_lines.COLLECTIVE.search(text)
             if call is not None:
                 block.collective = call[1]
+                block.of_all = traceback_lines.of_all_ranks(call[1], text[call.end() :])
             found = traceback_lines.EXCEPTION.match(stripped) if not text.startswith("    ") else None
             if found is None and block.frames and not text.startswith((" ", "\t")):
                 found = traceback_lines.CUSTOM_EXCEPTION.match(stripped)
@@ -339,6 +343,8 @@ class TracebackParser:
             fields["loading"] = "yes"
         if block.collective:
             fields["collective"] = block.collective
+        if block.of_all:
+            fields["members"] = "all"
         if block.task:
             fields["task"] = block.task
         fields["block"] = f"{block.start}-{last.end_line}"

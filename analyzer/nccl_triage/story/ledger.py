@@ -29,6 +29,12 @@ _RUNS_AHEAD = 256
 #: Operations that end at different times on different ranks, and how far a sender may be ahead of a receiver.
 _ONE_SIDED = ("BROADCAST", "REDUCE", "SEND", "RECV", "GATHER", "SCATTER", "COALESCED")
 _AHEAD = 64
+#: A watchdog looks every few seconds: one that sees an operation this many times its timeout old did not run.
+_OVERRAN = 2
+#: Messages between two ranks are numbered apart from the collectives of their group.
+_MESSAGES = ("SEND", "RECV", "COALESCED")
+#: Collectives in which each rank may pass its own sizes.
+_OWN_SIZES = ("ALLTOALL", "GATHER", "SCATTER")
 
 
 @dataclass(slots=True)
@@ -57,8 +63,13 @@ class Standing:
 
     @property
     def shape(self) -> tuple[object, ...]:
-        """What must be equal on all ranks of a collective: operation and sizes."""
-        return (self.op, self.numel_in, self.numel_out)
+        """What must be equal on all ranks of a collective: the operation and, for most, the sizes."""
+        return (self.op,) if (self.op or "").startswith(_OWN_SIZES) else (self.op, self.numel_in, self.numel_out)
+
+    @property
+    def call(self) -> str:
+        """The operation with its number of elements, as ``ALLREDUCE(1024)``."""
+        return f"{self.op}({self.numel_in})" if self.numel_in is not None else str(self.op)
 
     @property
     def has_work(self) -> bool | None:
@@ -185,6 +196,18 @@ class Ledger:
             return None
         return apart, found
 
+    def overran(self) -> list[Standing]:
+        """Return the standings whose watchdog looked only long after the timeout: their process itself stood still."""
+        return [
+            one
+            for one in self.standings
+            if one.timeout_ms and one.elapsed_ms is not None and one.elapsed_ms > _OVERRAN * one.timeout_ms
+        ]
+
+    def waiting_since(self) -> float | None:
+        """Return when the first rank that gave up began to wait, in seconds."""
+        return min((one.arrival for one in self.standings if one.arrival is not None), default=None)
+
     @property
     def names_groups(self) -> bool:
         """Whether every rank that gave up names its process group; numbers of different groups cannot be compared."""
@@ -250,7 +273,7 @@ class Ledger:
         places: dict[tuple[str | None, int], list[Standing]] = {}
         one_group = len({one.group for one in self.standings if one.group}) <= 1
         for one in self.standings:
-            if one.seq is not None and one.op is not None:
+            if one.seq is not None and one.op is not None and not one.op.startswith(_MESSAGES):
                 places.setdefault((None if one_group else one.group, one.seq), []).append(one)
         found: list[tuple[list[Standing], list[Standing]]] = []
         for records in places.values():

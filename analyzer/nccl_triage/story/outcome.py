@@ -23,6 +23,7 @@ from nccl_triage.recorder.compare import compare
 from nccl_triage.story import before_stop, exits, survived_failures
 from nccl_triage.story.decisions import Decision, Grounds, Number, Table, by
 from nccl_triage.story.exceptions import ERROR_LEVELS, is_communication, is_launcher
+from nccl_triage.story.presence import Presence
 from nccl_triage.story.survived_failures import ADVANCES, MOVES, NUMBERS
 from nccl_triage.story.view import View
 
@@ -411,6 +412,16 @@ def _silent_after_exception(end: _End) -> Grounds | None:
         None,
     )
     return None if caught is None else Grounds((at_work, caught))
+
+
+@RULES.condition("rank-files-alone")
+def _rank_files_alone(end: _End) -> Grounds | None:
+    last = {event.source: event for event in end.worked}
+    if end.is_examined or all(_is_last(event) for event in last.values()):
+        return None
+    found = Presence(end.whole)
+    sources = {event.source for event in end.whole.events}
+    return by(end.worked[-1]) if found.by_file and sources == found.of_one_rank else None
 
 
 @RULES.condition("at-work")

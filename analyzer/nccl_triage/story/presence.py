@@ -35,10 +35,14 @@ class Presence:
         return found
 
     @cached_property
+    def of_one_rank(self) -> frozenset[str]:
+        """The sources that hold the output of one rank."""
+        return frozenset(source for source, ranks in self._sources.items() if len(ranks) == 1)
+
+    @cached_property
     def by_file(self) -> bool:
         """Whether each rank has files of its own, so that ranks without a file are not in the input."""
-        alone = [ranks for ranks in self._sources.values() if len(ranks) == 1]
-        return len(self._sources) > 1 and 2 * len(alone) > len(self._sources)
+        return len(self._sources) > 1 and 2 * len(self.of_one_rank) > len(self._sources)
 
     @cached_property
     def heard(self) -> frozenset[int]:

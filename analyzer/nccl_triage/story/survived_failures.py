@@ -151,6 +151,8 @@ class _Failure:
     logged: int
     #: Lines that its source holds below it; 0 where that is not known.
     below: int
+    #: The report of a rank that waited for others already when the port was found taken of which this failure tells.
+    waited: Event | None
 
     @property
     def is_exception(self) -> bool:
@@ -171,6 +173,11 @@ def _own_crash(failure: _Failure) -> Grounds | None:
 @RULES.condition("ignored")
 def _ignored(failure: _Failure) -> Grounds | None:
     return ITSELF if failure.fate == "ignored" or failure.event.kind == "exception.ignored" else None
+
+
+@RULES.condition("start-beside-a-wait")
+def _start_beside_a_wait(failure: _Failure) -> Grounds | None:
+    return None if failure.waited is None else Grounds((failure.waited,))
 
 
 @RULES.condition("end-of-process")
@@ -382,6 +389,7 @@ def judge(events: Sequence[Event], rank_of: RankOf, sources: Mapping[str, Source
         if event.kind == "process.crash" and process is not None:
             crashed.setdefault(process, place)
     first = {event.signature: place for place, event in reversed(list(enumerate(events)))}
+    beside = _starts_beside_waits(events, blocks, times_of)
     ends = RULES.kinds["end-of-process"]
     place = len(events)
     for event, process, new in zip(reversed(events), reversed(processes), reversed(new_steps(events)), strict=True):
@@ -402,6 +410,7 @@ def judge(events: Sequence[Event], rank_of: RankOf, sources: Mapping[str, Source
                 first=first,
                 logged=logged_as[process, _words(block)] if block is not None and "below" in block.fields else 0,
                 below=_below(event, block, sources, after),
+                waited=beside.get(_place(event, block)),
             )
             decision = RULES.decide(failure, event)
             if decision is None or decision.answer == COUNTS:
@@ -432,6 +441,30 @@ def judge(events: Sequence[Event], rank_of: RankOf, sources: Mapping[str, Source
                 shared = RULES.decision("part-of-traceback", event, Grounds((block,)))
                 decided[id(event)] = replace(shared, answer=of_block.answer)
     return [(event, decided[id(event)]) for event in events if id(event) in decided]
+
+
+def _starts_beside_waits(
+    events: Sequence[Event], blocks: Mapping[tuple[str, int], Event], times_of: Mapping[int, float | None]
+) -> dict[tuple[str, int], Event]:
+    """Return the places where a start failed for which a rank of the same log waited already, with that rank's report.
+
+    A wait began when it was reported less the time that it had lasted. What only starts then is another launch.
+    """
+    waits: dict[str, tuple[float, Event]] = {}
+    found: dict[tuple[str, int], Event] = {}
+    for event in reversed(events):
+        time, lasted = times_of[id(event)], event.number("elapsed_ms")
+        if time is None:
+            continue
+        if event.kind == "collective.timeout" and lasted is not None:
+            began = time - lasted / 1000
+            if event.source not in waits or began < waits[event.source][0]:
+                waits[event.source] = began, event
+        elif event.kind in RULES.kinds["start-beside-a-wait"] and event.source in waits:
+            began, report = waits[event.source]
+            if times.has_year(began) == times.has_year(time) and time - began > RULES.limits["waiting"]:
+                found[_place(event, blocks.get((event.source, event.line)))] = report
+    return found
 
 
 def _below(event: Event, block: Event | None, sources: Mapping[str, SourceInfo], after: _After) -> int:

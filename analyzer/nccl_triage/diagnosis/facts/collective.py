@@ -3,17 +3,23 @@
 from __future__ import annotations
 
 import re
-from collections import Counter
+from collections import Counter, defaultdict
+from collections.abc import Sequence
 
 from nccl_triage.diagnosis.case import Case, Fact, fact
 from nccl_triage.lazy_regex import lazily
 from nccl_triage.observations.event import Event
+from nccl_triage.recorder.lines import spans
 from nccl_triage.story.differences import minority
+from nccl_triage.story.ledger import Standing
 
 _MILLISECONDS = lazily(r"after (\d{1,12}) ?ms")
 _SHARDED_FILES = lazily(
     r"partitioned_param_coordinator|partition_parameters|parameter_offload|zero/stage3|fully_shard|/fsdp/|_fsdp_"
 )
+
+#: Sides of a mismatch that are told.
+_SIDES = 3
 
 
 def id_waits(case: Case) -> list[Event]:
@@ -106,6 +112,19 @@ def _awaited(case: Case) -> Fact | None:
     return Fact(ranks, events[:2]) if ranks else None
 
 
+@fact(
+    "collective.overrun_ranks",
+    "the minority whose watchdog saw the timeout only long after it: the process itself stood still meanwhile",
+    blames=("its process stood still beyond the timeout", "它的进程在超时之后仍停滞不动"),
+)
+def _overrun(case: Case) -> Fact | None:
+    found = case.ledger.overran()
+    ranks = sorted({one.rank for one in found if one.rank is not None})
+    if not ranks or 2 * len(found) > len(case.ledger.standings):
+        return None
+    return Fact(ranks, [one.event for one in found][:3])
+
+
 @fact("collective.early", "the stuck operation is among the first of its group (sequence number 3 or less)")
 def _early(case: Case) -> Fact | None:
     seq = case.fact("collective.seq")
@@ -126,16 +145,45 @@ def _group_size(case: Case) -> Fact | None:
 def _shape_mismatch(case: Case) -> Fact | None:
     for odd, rest in case.ledger.odd_shapes(case.presence.unheard()):
         ranks = sorted({one.rank for one in odd if one.rank is not None})
-        return Fact(ranks or [-1], [one.event for one in odd][:3] + [one.event for one in (*odd, *rest)][:2])
+        return Fact(ranks or [-1], _lines_of_sides(odd, rest))
     return None
+
+
+def _lines_of_sides(odd: Sequence[Standing], rest: Sequence[Standing]) -> list[Event]:
+    """Return a line of each side first, then those of the other odd ranks."""
+    first = list({one.shape: one.event for one in reversed([*odd, *rest])}.values())[::-1]
+    return [*first[:3], *(one.event for one in odd if one.event not in first)][:4]
 
 
 @fact("collective.op_mismatch", "at one sequence number ranks run different operations (not only sizes)")
 def _op_mismatch(case: Case) -> Fact | None:
     for odd, rest in case.ledger.odd_shapes():
-        records = [*odd, *rest]
-        if len({one.op for one in records}) > 1:
-            return Fact(True, [one.event for one in records][:4])
+        if len({one.op for one in (*odd, *rest)}) > 1:
+            return Fact(True, _lines_of_sides(odd, rest))
+    return None
+
+
+@fact("collective.shape_sides", "who runs which operation at that number, the fewest first")
+def _shape_sides(case: Case) -> Fact | None:
+    for odd, rest in case.ledger.odd_shapes(case.presence.unheard()):
+        sides: dict[tuple[object, ...], list[Standing]] = defaultdict(list)
+        for one in (*odd, *rest):
+            if one.rank is not None:
+                sides[one.shape].append(one)
+        told = [
+            f"rank {spans(sorted({one.rank for one in side if one.rank is not None}))} in {side[0].call}"
+            for side in sorted(sides.values(), key=len)[:_SIDES]
+        ]
+        return Fact(", ".join(told), _lines_of_sides(odd, rest)) if len(told) > 1 else None
+    return None
+
+
+@fact("collective.shape_group", "the process group that all ranks name whose operations or sizes differ at that number")
+def _shape_group(case: Case) -> Fact | None:
+    for odd, rest in case.ledger.odd_shapes(case.presence.unheard()):
+        names = {one.group for one in (*odd, *rest)}
+        name = names.pop() if len(names) == 1 else None
+        return Fact(name, _lines_of_sides(odd, rest)) if name is not None else None
     return None
 
 

@@ -23,6 +23,12 @@ def _filtered(case: Case) -> Fact | None:
     return Fact(any("filtered" in note for note in case.observations.notes), [])
 
 
+@fact("job.rank_files_alone", "only files of single ranks are in the input, and they end while the ranks work")
+def _rank_files_alone(case: Case) -> Fact | None:
+    decision = case.story.outcome.decision
+    return Fact(True, list(decision.events)) if decision.rule == "outcome.rank-files-alone" else None
+
+
 @fact("job.clockless", "most lines that report a failure have no timestamp")
 def _clockless(case: Case) -> Fact | None:
     bad = [event for event in case.events if event.is_failure]

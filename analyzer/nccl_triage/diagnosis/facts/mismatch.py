@@ -8,11 +8,13 @@ calls (ProcessGroupWrapper.cpp). Together the lines divide the ranks into sides.
 from __future__ import annotations
 
 from collections import Counter, defaultdict
+from collections.abc import Sequence
 
 from nccl_triage.diagnosis.case import Case, Fact, fact
 from nccl_triage.lazy_regex import lazily
 from nccl_triage.numbers import whole
 from nccl_triage.observations.event import Event
+from nccl_triage.recorder.lines import spans
 from nccl_triage.story.differences import minority
 from nccl_triage.story.exceptions import is_communication, tracebacks
 from nccl_triage.story.group_ranks import of_job
@@ -155,21 +157,41 @@ def _culprits(case: Case) -> Fact | None:
         found = case.fact(name)
         if found is not None and found.value and found.value != [-1]:
             return found
-    aborted = case.fact("process.aborted_ranks")
-    if _other_sizes(case) and aborted is not None and aborted.value:
-        # The rank that received too much data aborts: its buffer is the small one. Its peers see a reset connection.
-        return aborted
+    receivers = case.fact("mismatch.receiver_ranks")
+    if receivers is not None and case.value("process.aborted_ranks"):
+        return receivers
+    crossed = case.fact("mismatch.crossed_ranks")
+    if crossed is not None:
+        return crossed if len(crossed.value) < len(communication_frames(case)) else None
     for name in ("mismatch.other_root_ranks", "mismatch.elsewhere_ranks"):
         found = case.fact(name)
         # If the ranks are divided in halves, nobody stands out, unless there are only two ranks.
-        if found is not None and (len(found.value) <= _PAIR or len(found.value) < len(case.identity.ranks)):
+        few = found is not None and (len(found.value) <= _PAIR or len(found.value) < len(case.identity.ranks))
+        if found is not None and few and not (receivers and _in_smaller_group(case, found.value)):
             return found
-    receivers = case.ranks(_other_sizes(case))
-    if len(receivers) == 1 and case.of("process.crash") and not case.value("process.exits"):
-        return Fact(
-            receivers, _other_sizes(case)[:2]
-        )  # without lines of a launcher its last line tells that it aborted
-    return None
+    return receivers
+
+
+def _in_smaller_group(case: Case, ranks: Sequence[int]) -> bool:
+    """Tell whether ranks failed in calls that pass a process group: then they stand elsewhere because of it."""
+    frames = communication_frames(case)
+    fields = [frames[rank][1].fields for rank in ranks if rank in frames]
+    return bool(fields) and all("collective" in one and one.get("members") != "all" for one in fields)
+
+
+@fact("mismatch.receiver_ranks", "the ranks that aborted because they received more data than their buffer holds")
+def _receivers(case: Case) -> Fact | None:
+    told = _other_sizes(case)
+    aborted = case.fact("process.aborted_ranks")
+    if told and aborted is not None and aborted.value:
+        return aborted  # its peers see a reset connection
+    ranks = case.ranks(told)
+    # Without lines of a launcher its last line tells that it aborted.
+    return (
+        Fact(ranks, told[:2])
+        if len(ranks) == 1 and case.of("process.crash") and not case.value("process.exits")
+        else None
+    )
 
 
 #: Collective with a root -> the words in the timeout of a rank that expects another root. The root says otherwise.
@@ -255,6 +277,44 @@ def _elsewhere(case: Case) -> Fact | None:
     return Fact(sorted(odd), [frames[rank][1] for rank in odd][:3])
 
 
+@fact(
+    "mismatch.crossed_ranks",
+    "ranks that gave up in a collective of all ranks while others waited for them in another one; all if nobody is odd",
+)
+def _crossed(case: Case) -> Fact | None:
+    frames, timed_out = communication_frames(case), case.value("collective.timed_out_ranks") or []
+    first = {rank: found for rank, found in frames.items() if rank in timed_out}
+    lost = {rank: found for rank, found in frames.items() if rank not in timed_out}
+    places = {frame for frame, _ in first.values()}
+    # Who waits for all ranks waits for those that lose it when it gives up; they stand where none of them gave up.
+    if len(frames) <= _PAIR or len(places) != 1 or not lost or any(frame in places for frame, _ in lost.values()):
+        return None
+    if any(event.fields.get("members") != "all" for _, event in first.values()):
+        return None
+    if not all(_call_of(event) in _NEED_ALL for _, event in frames.values()):
+        return None
+    # Who is left alone in a smaller group may be right: one of its members is among those that went on.
+    of_all = all(event.fields.get("members") == "all" for _, event in lost.values())
+    odd = minority({rank: rank in first for rank in frames}, case.presence.unheard())
+    ranks = odd if of_all or not lost.keys() & set(odd) else frames
+    return Fact(sorted(ranks), [event for group in (first, lost) for _, event in group.values()][:4])
+
+
+@fact("mismatch.crossed_sides", "who waits in which collective where ranks of one job wait for each other like this")
+def _crossed_sides(case: Case) -> Fact | None:
+    crossed = case.fact("mismatch.crossed_ranks")
+    if crossed is None:
+        return None
+    standing: dict[str, list[int]] = defaultdict(list)
+    for rank, (frame, event) in communication_frames(case).items():
+        place = frame.partition(" ")[0].rpartition("/")[2]
+        standing[f"{event.fields.get('collective') or _call_of(event)} ({place})"].append(rank)
+    told = [f"rank {spans(sorted(ranks))} in {call}" for call, ranks in standing.items()]
+    return Fact(", ".join(told[:_PLACES]), crossed.events)
+
+
+#: Places at which ranks wait that are told.
+_PLACES = 3
 _P2P = {"recv": "recv", "irecv": "recv", "send": "send", "isend": "send"}
 
 

@@ -34,13 +34,18 @@ def _long_task(case: Case) -> Fact | None:
         rank = case.rank(event)
         if rank is None and event.kind == "task.started" and (told := event.number("on_rank")) is not None:
             rank = int(told)
-        speaks = event.kind == "task.started" or (event.role == "progress" and event.kind != "task.finished")
+        # Work that ends after others gave up was still under way when they did.
+        ends = event.kind == "task.finished" and case.position(event) > first.get(None, len(case.events))
+        speaks = (event.kind == "task.started" or event.role == "progress") and not ends
         if speaks and case.position(event) < first.get(rank, len(case.events)):
             last[rank] = event
     busy = {r: event for r, event in last.items() if event.kind == "task.started" and not _WAITING.search(event.text)}
     # A rank that gave up waiting in a collective, as all others did, was not at its work.
     if set(case.identity.ranks) <= (waited := set(case.value("collective.timed_out_ranks") or [])):
         busy = {rank: event for rank, event in busy.items() if rank not in waited}
+    # Nor was a rank that says for whom it waits.
+    for event in case.of("collective.absent"):
+        busy.pop(event.context.rank, None)
     if not busy:
         return None
     # Long work without a rank belongs to the ranks without output, if there are any.
@@ -48,8 +53,6 @@ def _long_task(case: Case) -> Fact | None:
     if len(named) > 1 and len(named) == len(case.identity.ranks):
         # If all ranks do the same, those that did not complain while others waited are the late ones.
         named = [rank for rank in named if rank not in first]
-        through = set(case.ranks(case.of("task.finished")))
-        named = [rank for rank in named if rank not in through] or named
     return Fact(named or [-1], list(busy.values())[:3])
 
 

@@ -6,6 +6,8 @@ A SIGTERM (-15) after an agent's "closing signal" and a SIGKILL after its "force
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from nccl_triage.diagnosis.case import Case, Fact, fact
 from nccl_triage.observations.event import Event
 from nccl_triage.parsers.elastic_report import REPORT
@@ -150,6 +152,26 @@ def _first_code(case: Case) -> Fact | None:
     return Fact(first[0].code, [first[0].event]) if first else None
 
 
+@fact("process.ended_alike", "every rank of the job ended by itself, with the same code or signal: which")
+def _ended_alike(case: Case) -> Fact | None:
+    own = {e.rank: e for e in _own_deaths(case) if e.rank is not None and e.code != 0}
+    codes = {e.code for e in own.values()}
+    if len(own) < 2 or len(codes) > 1 or not own.keys() >= set(case.identity.ranks):
+        return None
+    return Fact(codes.pop(), [e.event for e in own.values()][:4])
+
+
+@fact(
+    "process.failed_together",
+    "some ranks, not all, exited with one and the same code without being stopped, while others were: their number",
+)
+def _failed_together(case: Case) -> Fact | None:
+    own = {e.rank: e for e in _own_deaths(case) if e.signal is None and e.code != 0 and e.rank is not None}
+    stopped = any(e.fields.get("exitcode") == "-15" for e in _reports(case))
+    alike = len({e.code for e in own.values()}) == 1
+    return Fact(len(own), [e.event for e in own.values()][:4]) if len(own) > 1 and alike and stopped else None
+
+
 @fact(
     "process.clean_exit_ranks",
     "ranks absent from a report that lists every failed or stopped worker: they exited with code 0",
@@ -168,11 +190,32 @@ def _clean_exit(case: Case) -> Fact | None:
     by_host: dict[str | None, set[int]] = {}
     for rank, info in case.identity.ranks.items():
         by_host.setdefault(info.host, set()).add(rank)
-    absent: list[int] = []
+    absent: set[int] = set(_missing_between(case, reports)) if ended else set()
     for ranks in by_host.values():
         if ranks & listed:
-            absent += [rank for rank in ranks if rank not in listed and rank in ended]
+            absent |= {rank for rank in ranks if rank not in listed and rank in ended}
     return Fact(sorted(absent), reports[:2]) if absent else None
+
+
+def _missing_between(case: Case, reports: Sequence[Event]) -> list[int]:
+    """Return the ranks whose local numbers are missing between those of a host's report, unless they were stopped.
+
+    A worker that is stopped and then exits with code 0 is not in the report either.
+    """
+    told = {event.fields.get("pid") for event in reports}
+    if _cleaned_up(case) - told:
+        return []
+    hosts: dict[str | None, dict[int, int]] = {}
+    for event in reports:
+        rank, local = case.rank(event), event.context.local_rank
+        if rank is not None and local is not None:
+            hosts.setdefault(event.fields.get("host"), {})[local] = rank
+    missing: list[int] = []
+    for ranks in hosts.values():
+        first = {rank - local for local, rank in ranks.items()}
+        if len(first) == 1 and max(ranks) - len(ranks) < len(ranks):
+            missing += [local + min(first) for local in range(max(ranks)) if local not in ranks]
+    return missing
 
 
 @fact(

@@ -106,8 +106,8 @@ def _stalled_engine(case: Case) -> Fact | None:
 def _stalled(case: Case) -> Fact | None:
     timed_out = case.fact("collective.timed_out_ranks")
     silent = case.value("progress.silent_ranks")
-    if timed_out is None or not silent:
-        return None
+    if timed_out is None or not silent or case.fact("mismatch.crossed_ranks") is not None:
+        return None  # where some wait for each other, others only wait for them
     gone: set[int] = set()
     for name in ("process.clean_exit_ranks", "progress.finished_early_ranks", "process.killed_ranks", "process.crashed_ranks",
                  "process.aborted_ranks", "exception.ranks"):  # fmt: skip
