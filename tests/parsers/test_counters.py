@@ -19,6 +19,9 @@ from nccl_triage.parsers.counters import LINES, advancing
         ("| Episode {} | reward -3.1 |", "episode"),
         ("Global_Step: {} :: score 0.1", "global_step"),
         ('{{"batch": {}, "items": 32}}', "batch"),
+        (" step n=      {}  (t-t30)*bf=Nt=   9.9979353E-002", "step"),
+        ("Processing question {} of 100: done", "item"),
+        ("[{}/64] shard written", "item"),
     ],
 )
 def test_a_number_behind_a_word_that_rises_is_a_step(form: str, name: str) -> None:
@@ -35,11 +38,25 @@ def test_a_number_behind_a_word_that_rises_is_a_step(form: str, name: str) -> No
         [f'  File "train.py", line {n}, in step' for n in range(9)],
         [f"2026-11-02 10:00:0{n} INFO waiting" for n in range(9)],
         ["iter 7"] * 9,
+        [f"{n}/12/2023 the table was written" for n in range(1, 9)],
+        [f"scale {n} of 2 to 1" for n in range(5, 12)],
+        [f"[rank {n}/8] group is ready" for n in range(8)],
         ["epoch 3", "epoch 900000", "epoch 12", "epoch 5000000"],
         [f"sshd[{n}]: session opened" for n in range(1700, 1709)],
         [],
     ],
-    ids=["instructions", "frames", "times", "the same", "at random", "processes", "nothing"],
+    ids=[
+        "instructions",
+        "frames",
+        "times",
+        "the same",
+        "dates",
+        "ratios",
+        "ranks",
+        "at random",
+        "processes",
+        "nothing",
+    ],
 )
 def test_what_does_not_count_is_no_counter(lines: list[str]) -> None:
     assert advancing(lines) == []

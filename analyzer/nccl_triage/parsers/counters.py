@@ -33,10 +33,23 @@ _VALUES, _STRIDE = 3, 1000
 _COUNTER = lazily(
     r"(?<![A-Za-z])(?P<name>(?:(?:global|train(?:ing)?|local|micro|opt(?:imizer)?)[_ ])?"
     r"(?:step|iter(?:ation)?|epoch|batch|round|episode|update|generation|trial|game|cycle|it|mini_?batch|rollout)s?)"
-    r"(?:\((?:train|val)\))?[\"']?[ \t]{0,3}[:=#\[( \t]{0,3}[\"']?(?P<n>\d{1,12})(?:[ \t]{0,3}(?:/|of)[ \t]{0,3}(?P<total>\d{1,12}))?"
+    r"(?:\((?:train|val)\))?[\"']?[ \t]{0,3}(?:(?:n|no|nr|num|number)\b\.?)?[:=#\[( \t]{0,16}[\"']?(?P<n>\d{1,12})(?:[ \t]{0,3}(?:/|of)[ \t]{0,3}(?P<total>\d{1,12}))?"
     r"(?![\w:]|\.\d{0,6}\s?(?:s|ms|sec\w{0,4})\b|-\d)",
     re.IGNORECASE,
 )
+#: How many of all are done, whatever is counted.
+_SHARE = lazily(
+    r"(?<![\w./:-])(?P<n>\d{1,9})[ \t]{0,2}(?:/|\bof\b)[ \t]{0,2}(?P<total>\d{1,9})(?![\w/%-]|[.:]\d)", re.IGNORECASE
+)
+#: What numbers one of several that are there at once, or tries: it rises without work.
+_NO_WORK = lazily(
+    r"(?:rank|worker|node|gpu|process|proc|device|host|pod|attempt|retry|retries|try|shard|stage|part|page)s?\W{0,3}$",
+    re.IGNORECASE,
+)
+#: Characters before a share that tell what it is of.
+_OF = 16
+#: The name of such a counter.
+_ITEM = "item"
 #: What a line with a counter holds, in lower case: the expression looks for much at every place of a text.
 _WORDS = (
     *(
@@ -81,16 +94,20 @@ def advancing(lines: Sequence[str], certain: bool = False) -> list[Count]:
 
     ``certain``: none, too, if lines before these could show that another one advanced later.
     """
-    found: dict[tuple[str, str], list[Count]] = {}
     cut = [line[:WIDTH] for line in lines]
+    text = "\n".join(cut)
     starts = [0, *itertools.accumulate(len(line) + 1 for line in cut)]
-    for match in _counters("\n".join(cut)):
-        index = bisect_right(starts, match.start()) - 1
-        name = match["name"].lower()
-        before = _DIGITS.sub("#", match.string[starts[index] : match.start()])[-40:]
-        total = int(match["total"]) if match["total"] else None
-        found.setdefault((name, before), []).append(Count(index, name, int(match["n"]), total))
-    risen = [counts for counts in found.values() if _rises([count.value for count in counts])]
+    for matches in (_counters(text), _shares(text)):
+        found: dict[tuple[str, str], list[Count]] = {}
+        for match in matches:
+            index = bisect_right(starts, match.start()) - 1
+            name = (match.groupdict().get("name") or _ITEM).lower()
+            before = _DIGITS.sub("#", text[starts[index] : match.start()])[-40:]
+            total = int(match["total"]) if match["total"] else None
+            found.setdefault((name, before), []).append(Count(index, name, int(match["n"]), total))
+        risen = [counts for counts in found.values() if _rises([count.value for count in counts])]
+        if risen:
+            break
     if not risen:
         return []
     last = max(risen, key=lambda counts: (counts[-1].index, _changes(counts)))
@@ -119,6 +136,14 @@ def _counters(text: str) -> Iterator[re.Match[str]]:
                 yield match
                 behind = match.end()
                 break
+
+
+def _shares(text: str) -> Iterator[re.Match[str]]:
+    """Yield the shares of a total; no date or ratio has a part that is larger than the whole."""
+    for found in _SHARE.finditer(text):
+        of = text[max(0, found.start() - _OF) : found.start()]
+        if int(found["n"]) <= int(found["total"]) and _NO_WORK.search(of) is None:
+            yield found
 
 
 def _starts(text: str, place: int) -> Iterator[int]:
