@@ -325,6 +325,8 @@ class NextStep:
     caution: str = ""
     #: Whether it mends something; other steps only tell more.
     repairs: bool = False
+    #: Id of the fix that it is.
+    id: str = ""
 
 
 #: First words of what only tells more.
@@ -334,6 +336,12 @@ _LOOKS = ("Check", "Compare", "Confirm", "Diagnose", "Find", "Gather", "Look", "
 def is_repair(fix: Item) -> bool:
     """Tell whether a fix mends something; others only say where to look."""
     return not pick(fix, "title", "en").startswith(_LOOKS)
+
+
+def likeliest_repair(diagnosis: Item) -> Item | None:
+    """Return the first fix of a cause that mends something, else its first one."""
+    fixes = diagnosis.get("fixes") or []
+    return next(iter([*filter(is_repair, fixes), *fixes]), None)
 
 
 def commands_of(fix: Item) -> list[str]:
@@ -361,6 +369,7 @@ def steps(diagnosis: Item, lang: Lang) -> list[NextStep]:
             commands_of(fix),
             first_sentence(pick(fix, "caution", lang)),
             is_repair(fix),
+            str(fix.get("id") or ""),
         )
         for fix in diagnosis.get("fixes") or []
     ]
