@@ -24,7 +24,7 @@ from nccl_triage.cli import language, options
 @click.option(
     "--advice",
     "judged",
-    type=click.Path(path_type=Path, exists=True, dir_okay=False),
+    type=click.Path(path_type=Path),
     help="Table of what would have helped (corpus/advice.jsonl): scores the repairs and the restart, too.",
 )
 @options.rules_options
