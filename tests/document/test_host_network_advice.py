@@ -153,7 +153,12 @@ def test_a_host_is_excluded_only_by_its_name_and_only_in_slurm(
         ("414.00 MiB", "2.00 GiB", "", False),  # less than was missing
         ("1.13 GiB", "80.00 GiB", "", False),  # more than the GPU has
         ("58.20 GiB", "2.00 GiB", "[rank1] pid=4121 starts on gpu-a\n", True),  # nobody says that this is its pid
-        ("58.20 GiB", "2.00 GiB", "gpu-a:4121:4121 [0] NCCL INFO comm 0x55 rank 0 nranks 2 cudaDev 0 - Init COMPLETE\n", False),
+        (
+            "58.20 GiB",
+            "2.00 GiB",
+            "gpu-a:4121:4121 [0] NCCL INFO comm 0x55 rank 0 nranks 2 cudaDev 0 - Init COMPLETE\n",
+            False,
+        ),
     ],
 )
 def test_another_process_is_blamed_only_if_it_can_be_at_fault(

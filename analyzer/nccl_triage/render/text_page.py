@@ -407,7 +407,9 @@ def chosen(found: Iterable[NextStep], most: int) -> list[NextStep]:
 
 def _startable(step: NextStep) -> NextStep:
     """Return a step with its commands before the first that a reader has to fill in, or with that one."""
-    return replace(step, commands=[*takewhile(lambda command: not is_open(command), step.commands)] or step.commands[:1])
+    return replace(
+        step, commands=[*takewhile(lambda command: not is_open(command), step.commands)] or step.commands[:1]
+    )
 
 
 def _ready(found: list[NextStep]) -> Iterator[NextStep]:
