@@ -86,7 +86,7 @@ accuracy: setup  ## Measure rules alone, classifier alone and both; write docs/a
 	$(BIN)/python docs/build.py --ablation
 
 evaluate: setup  ## Score the labelled cases, beside two naive baselines
-	$(BIN)/nccl-triage evaluate $(CASES)
+	$(BIN)/nccl-triage evaluate --advice corpus/advice.jsonl $(CASES)
 
 blind: setup  ## Score the logs of the open benchmark that nobody has seen, totals only, WILD=build/wild WHAT="--nvrx PYTHON --write"
 	@PYTHONPATH=analyzer:. $(BIN)/python -m corpus.wild run $(WILD) --split blind --split sealed $(WHAT)

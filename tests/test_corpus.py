@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fnmatch
 import json
 from collections import Counter
 from pathlib import Path
@@ -10,9 +11,11 @@ import jsonschema
 import pytest
 
 from nccl_triage import diagnose
+from nccl_triage.document.restart import DECIDING_STEPS
 from nccl_triage.engine.schema import RuleSet
-from nccl_triage.evaluation import cases, run, suite
+from nccl_triage.evaluation import advice, cases, run, suite
 from nccl_triage.evaluation.score import measure
+from nccl_triage.knowledge import known_issues
 from nccl_triage.knowledge.known_issues import HOW_KNOWN
 from nccl_triage.render import render
 
@@ -60,6 +63,19 @@ def test_recordings_tell_how_they_were_made_and_are_many() -> None:
 def test_re_enactments_name_their_thread() -> None:
     for entry in records("written"):
         assert str(entry.get("url") or "").startswith("http") or entry["basis"] == "seed", entry["id"]
+
+
+def test_judged_advice_names_fixes_that_exist(rules: RuleSet) -> None:
+    written = {f"written/{entry['id']}" for entry in records("written") if "helped" in entry}
+    wild = [json.loads(line) for line in (CORPUS / "wild" / "manifest.jsonl").read_text("utf-8").splitlines()]
+    wanted = written | {f"wild/{entry['id']}" for entry in wild if entry["fix_that_helped"]}
+    judged = advice.read(CORPUS / "advice.jsonl")
+    assert {name for name in judged if not name.startswith("whole/")} == wanted
+    fixes = {f"{cause.id}/{fix.name}" for cause in rules.causes.values() for fix in cause.fixes}
+    fixes |= {f"known-issue/{name}" for name in known_issues.shipped()}
+    globs = {glob for one in judged.values() for glob in (*one.helps, *one.harms)}
+    assert not [g for g in globs if not g.startswith(("stated/", "known-issue/")) and not fnmatch.filter(fixes, g)]
+    assert {decision for one in judged.values() for decision in one.restart} <= {*DECIDING_STEPS.values(), "fix_first"}
 
 
 def test_what_helped_in_a_thread_can_be_looked_up() -> None:

@@ -21,11 +21,12 @@ from corpus.wild.manifest import Entry
 from nccl_triage.errors import InputError
 from nccl_triage.evaluation.cases import LabelledCase
 from nccl_triage.evaluation.score import CaseOutcome
+from nccl_triage.render import to_do
 
 #: Verdict of a tool that says nothing: right nowhere, and no accusation.
 NO_ANSWER = "no answer"
 #: What a tool may say of a log.
-SAYS = ("verdict", "confidence", "culprit", "line", "told", "outcome")
+SAYS = ("verdict", "confidence", "culprit", "line", "told", "outcome", "repairs")
 _KEYS = frozenset(("id", "verdict", "cause", "confidence", "culprit", "lines", "outcome"))
 _MOST_LINE = 10**9
 
@@ -51,6 +52,7 @@ class Answers:
 def from_report(document: Mapping[str, Any], case: LabelledCase) -> CaseOutcome:
     """Return what a report document of nccl-triage says, as ``evaluation.run.outcome_of`` does of a diagnosis."""
     found = document["diagnoses"]
+    judged = case.advice is not None
     first: Mapping[str, Any] = found[0] if found else {"confidence": 0.0, "culprits": [], "evidence": []}
     return CaseOutcome(
         case=case,
@@ -62,6 +64,8 @@ def from_report(document: Mapping[str, Any], case: LabelledCase) -> CaseOutcome:
         files=[str(item["path"]) for item in first["evidence"]],
         told=[(str(item["path"]), int(item["line"])) for item in document.get("telling_lines") or ()],
         outcome=(document.get("outcome") or {}).get("state"),
+        repairs=to_do.repairs(str(document["verdict"]), first) if found and judged else [],
+        restart=(document.get("restart") or {}).get("decision") if judged else None,
     )
 
 
@@ -129,7 +133,8 @@ def common(outcome: CaseOutcome, says: Sequence[str] = SAYS) -> dict[str, Any]:
         "line": {
             "lines": [{"file": f, "line": n} for n, f in zip(outcome.lines, outcome.files, strict=True)],
         },
-        "told": {},  # no part of the common form
+        "told": {},  # no part of the common form, as repairs
+        "repairs": {},
         "outcome": {"outcome": outcome.outcome},
     }  # fmt: skip
     found = {"id": outcome.case.id}

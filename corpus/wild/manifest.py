@@ -15,7 +15,8 @@ import orjson
 from corpus.wild import schema
 from nccl_triage.engine import load
 from nccl_triage.errors import InputError
-from nccl_triage.evaluation import cases
+from nccl_triage.evaluation import advice, cases
+from nccl_triage.evaluation.advice import JudgedAdvice
 from nccl_triage.evaluation.cases import LabelledCase
 
 FOLDER = Path(__file__).parent
@@ -113,7 +114,7 @@ class Entry:
 
     def case(self, folder: Path) -> LabelledCase:
         """Return the labelled case of the log that was rebuilt in a folder."""
-        return cases.parse(self.case_record(), folder)
+        return cases.parse(self.case_record(), folder, judged_advice().get(f"wild/{self.id}"))
 
 
 class ManifestError(InputError):
@@ -124,6 +125,12 @@ class ManifestError(InputError):
 def known_causes() -> frozenset[str]:
     """Return the ids of causes that a label may name."""
     return frozenset(load.load().causes)
+
+
+@cache
+def judged_advice() -> dict[str, JudgedAdvice]:
+    """Return what was judged to have helped, by folder and id of the case."""
+    return advice.read(FOLDER.parent / "advice.jsonl")
 
 
 def objects(path: Path) -> list[tuple[int, Any]]:

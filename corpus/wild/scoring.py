@@ -39,6 +39,10 @@ MEASURES = (
     Measure("line", "evidence line right", "line"),
     Measure("told", "line among evidence or three telling lines", "told"),
     Measure("outcome", "outcome right", "outcome"),
+    Measure("helped_first", "first repair is what helped", "repairs"),
+    Measure("helped", "a repair to do now is what helped", "repairs"),
+    Measure("harmful", "a repair to do now does harm", "repairs"),
+    Measure("restart", "restart rightly decided", "repairs"),
 )
 CALIBRATION = "calibration error"
 #: How logs are grouped: name -> groups of a log.
@@ -159,4 +163,9 @@ def _wrong(outcome: CaseOutcome, says: set[str]) -> list[str]:
         found.append(f"lines {outcome.lines[:3]}, wanted {case.evidence_line}")
     if "outcome" in says and outcome.outcome_right() is False:
         found.append(f"outcome {outcome.outcome}, wanted {case.outcome}")
+    if "repairs" in says and (outcome.helped() is False or outcome.harmful()):
+        kind = "harmful" if outcome.harmful() else "useless"
+        found.append(f"{kind} repairs {', '.join(outcome.repairs) or 'none'}")
+    if "repairs" in says and outcome.restart_right() is False:
+        found.append(f"restart {outcome.restart}")
     return found

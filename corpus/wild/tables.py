@@ -26,9 +26,10 @@ COLUMNS = (
     ("failures", "first cause right"), ("healthy", "healthy recognised"), ("accused", "healthy accused"),
     ("missed", "failure called healthy"), ("misled", "wrong at 0.8+"), ("culprit", "culprit right"),
     ("line", "evidence line right"), ("told", "or a telling line"), ("outcome", "outcome right"),
+    ("helped", "a repair to do now helped"), ("harmful", "a repair does harm"), ("restart", "restart right"),
 )  # fmt: skip
 #: Of what must not happen one log counts: shown with a decimal.
-_RARE = frozenset(("accused", "missed", "misled"))
+_RARE = frozenset(("accused", "missed", "misled", "harmful"))
 
 
 def stored(data: Path = FOLDER) -> dict[str, Any] | None:
@@ -81,21 +82,28 @@ def _ours(scores: Mapping[str, Any] | None, split: str) -> dict[str, Any] | None
     return tools.get(OURS)
 
 
+def _is_scored(scores: Mapping[str, Any], measure: str) -> bool:
+    """Tell whether any tool was scored for a measure on logs that nobody has seen."""
+    tools = (found for split in UNSEEN for found in scores["splits"].get(split, {"tools": {}})["tools"].values())
+    return any(measure in found["measures"] for found in tools)
+
+
 def _measured(scores: Mapping[str, Any]) -> str:
     """Return the tables of the stored scores: tools on the logs nobody has seen, and kinds of jobs."""
-    titles = [title for _, title in COLUMNS]
+    columns = [column for column in COLUMNS if _is_scored(scores, column[0])]
+    titles = [title for _, title in columns]
     rows = []
     for split in UNSEEN:
         for tool, found in scores["splits"].get(split, {"tools": {}})["tools"].items():
             error = found["calibration_error"]
-            cells = [_counted(name, found["measures"].get(name)) for name, _ in COLUMNS]
+            cells = [_counted(name, found["measures"].get(name)) for name, _ in columns]
             rows.append([f"{split} third", tool, str(found["logs"]), *cells, "-" if error is None else f"{error:.2f}"])
     text = markdown(["logs", "tool", "n", *titles, "calib. error"], rows)
     both = _ours(scores, BOTH)
     if both is None:
         return text
     kinds = [
-        [kind, str(found["logs"]), *(_counted(name, found["measures"].get(name)) for name, _ in COLUMNS)]
+        [kind, str(found["logs"]), *(_counted(name, found["measures"].get(name)) for name, _ in columns)]
         for kind, found in both["by"]["kind"].items()
     ]
     return f"{text}\n\nBlind and sealed logs by kind of job:\n\n{markdown(['kind', 'n', *titles], kinds)}"

@@ -32,6 +32,7 @@ from corpus.wild.manifest import Entry, split_of
 from nccl_triage.api import diagnose
 from nccl_triage.errors import InputError, UsageError
 from nccl_triage.evaluation import cases
+from nccl_triage.evaluation.advice import JudgedAdvice
 from nccl_triage.evaluation.run import outcome_of
 
 OOM = (
@@ -447,6 +448,16 @@ def test_a_report_says_what_its_diagnosis_says(tmp_path: Path, entry: Entry) -> 
     assert found.outcomes["w0001"].right() and found.outcomes["w0001"].outcome_right()
 
 
+def test_the_repairs_of_a_report_are_those_of_its_diagnosis(tmp_path: Path, entry: Entry) -> None:
+    case = replace(
+        entry.case(tmp_path / "out"), advice=JudgedAdvice(("gpu-out-of-memory/lower-*",), (), ("fix_first",))
+    )
+    diagnosis = diagnose(case.log)
+    said, meant = answers.from_report(diagnosis.to_dict(), case), outcome_of(case, diagnosis)
+    assert said.helped() and said.restart_right()
+    assert (said.repairs, said.restart) == (meant.repairs, meant.restart)
+
+
 def test_an_answer_in_the_common_form_survives_the_round(tmp_path: Path, entry: Entry) -> None:
     case = entry.case(tmp_path / "out")
     outcome = outcome_of(case, diagnose(case.log))
@@ -763,6 +774,7 @@ def test_tables_are_made_from_stored_scores_and_without_them_show_the_independen
     full = capsys.readouterr().out
     assert "| blind third | nccl-triage | 10 | 0 % of 9 (0 to 30) |" in full
     assert "### Blind and sealed logs" in full and bare.strip() in full
+    assert "a repair" not in full, "nothing of these logs was judged"
     assert "| fine-tuning | 20 |" not in full, "a single kind says what the total says"
     rows = {name: (number, cells) for name, number, cells in tables.short(data)}
     assert rows["blind"][:1] == (10,) and rows["blind"][1][:5] == ["0 %", "0 %", "100 %", "0 %", "100 %"]

@@ -65,3 +65,38 @@ def test_nobody_is_told_to_correct_the_code_of_a_framework(tmp_path: Path) -> No
 )
 def test_what_was_not_started_or_has_no_gpu(text: str, cause: str, rules: RuleSet) -> None:
     assert diagnose_text(text, rules).candidates[0].id == cause
+
+
+@pytest.mark.parametrize(
+    ("text", "first"),
+    [
+        (traceback(SCRIPT, INSTALLED, error="RuntimeError: kernel failed"), "take another release of acme_serve"),
+        (
+            traceback("/job/train.py", INSTALLED, error="RuntimeError: kernel failed"),
+            "Correct the code or its input at",
+        ),
+        ("RuntimeError: kernel failed\n" * 2, "Correct the code or arguments that raise RuntimeError"),
+        (
+            "ray.exceptions.RayTaskError(RuntimeError): ray::RayWorkerWrapper.__ray_call__() (pid=77, ip=10.0.0.8)\n"
+            + traceback("/job/actor.py", error="RuntimeError: kernel failed"),
+            "Correct the code or its input at",
+        ),
+        (
+            traceback("/job/train.py", error="ModuleNotFoundError: No module named 'argparse'"),
+            "Restore the Python installation of the failing process: argparse is part of Python",
+        ),
+        (
+            traceback("/job/train.py", error="ModuleNotFoundError: No module named 'distutils'"),
+            "Let the failing rank import",
+        ),
+        (
+            traceback("/job/train.py", error="ModuleNotFoundError: No module named 'apex'"),
+            "Let the failing rank import",
+        ),
+    ],
+)
+def test_the_first_repair_is_for_the_owner_of_the_failing_code(text: str, first: str, rules: RuleSet) -> None:
+    best = diagnose_text(text, rules).to_dict()["diagnoses"][0]
+    titles = [fix["title"] for fix in best["fixes"]]
+    assert best["cause"] == "application-exception" and first in titles[0], titles
+    assert "remote task" not in str(titles)

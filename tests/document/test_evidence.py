@@ -123,9 +123,19 @@ def test_a_batch_size_error_asks_for_nothing_of_nccl(rules: RuleSet) -> None:
     assert not {"nccl-report", "flight-recorder", "stacks", "kernel-log"} & missing(text, rules)
 
 
-def test_a_job_without_collectives_is_asked_for_nothing_of_nccl(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "line",
+    [
+        "",
+        "MPI_ABORT was invoked on rank 0 in communicator MPI_COMM_WORLD with errorcode 1.\n",
+        "Collecting nvidia-nccl-cu12==2.21.5\n",
+    ],
+)
+def test_a_job_without_collectives_is_asked_for_nothing_of_nccl(tmp_path: Path, line: str) -> None:
     log = tmp_path / "a.log"
-    log.write_text("step 1/9 loss 2.0\n2026-03-01 10:00:00 ERROR the run has failed for a reason that nobody knows\n")
+    log.write_text(
+        f"{line}step 1/9 loss 2.0\n2026-03-01 10:00:00 ERROR the run has failed for a reason that nobody knows\n"
+    )
     assert "nccl-report" not in {item["id"] for item in diagnose(log).to_dict()["not_seen"]}
 
 

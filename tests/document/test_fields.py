@@ -15,6 +15,7 @@ MACHINES = frozenset(
         "diagnoses.[].against.[].signature",
         "diagnoses.[].evidence.[].end_line",
         "diagnoses.[].evidence.[].signature",
+        "diagnoses.[].fixes.[].id",
         "diagnoses.[].stages.[].urgency",
         "network.total",
         "not_seen.[].id",

@@ -144,3 +144,28 @@ def test_a_host_is_excluded_only_by_its_name_and_only_in_slurm(
     assert cause == "network-ib-link-fault"
     commands = [step["command"] for step in found["stages"] if "suspect host" in step["what"]]
     assert [one for one in commands if one and "exclude" in one] == ([command] if command else [])
+
+
+@pytest.mark.parametrize(
+    ("held", "size", "own", "blamed"),
+    [
+        ("58.20 GiB", "2.00 GiB", "", True),
+        ("414.00 MiB", "2.00 GiB", "", False),  # less than was missing
+        ("1.13 GiB", "80.00 GiB", "", False),  # more than the GPU has
+        ("58.20 GiB", "2.00 GiB", "[rank1] pid=4121 starts on gpu-a\n", True),  # nobody says that this is its pid
+        (
+            "58.20 GiB",
+            "2.00 GiB",
+            "gpu-a:4121:4121 [0] NCCL INFO comm 0x55 rank 0 nranks 2 cudaDev 0 - Init COMPLETE\n",
+            False,
+        ),
+    ],
+)
+def test_another_process_is_blamed_only_if_it_can_be_at_fault(
+    rules: RuleSet, held: str, size: str, own: str, blamed: bool
+) -> None:
+    text = own + HOG.format(other=ANOTHER.replace("58.20 GiB", held), unused="3.10 MiB").replace("2.00 GiB", size)
+    cause, first, _ = advice(text, rules)
+    assert cause == "gpu-out-of-memory"
+    assert ("4121" in first) is blamed, first
+    assert ("pid 4121" in diagnose_text(text, rules).to_dict()["headline"]) is blamed

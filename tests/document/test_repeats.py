@@ -23,6 +23,7 @@ CRASH = (
     "(pid: 4711) of binary: /usr/bin/python\n"
     "Fatal Python error: Segmentation fault\n"
 )
+HANGUP = "step 3 loss 2.1\ntorch.distributed.elastic.multiprocessing.api.SignalException: Process 40112 got signal: 1\n"
 WALLTIME = (
     "step 3 loss 2.1\n"
     f"slurmstepd: error: *** STEP 81234.0 ON gpu07 CANCELLED AT {datetime.fromtimestamp(NOW, timezone.utc):%FT%T} DUE TO "
@@ -65,8 +66,9 @@ def before(
         (OOM, "gpu-out-of-memory", 1, "fix_first", "The same cause ended this job once in the 14 days before."),
         (OOM, "gpu-out-of-memory", 3, "fix_first", "The same cause ended this job 3 times in the 14 days before."),
         (OOM, "process-crashed", 3, "fix_first", ""),
-        (CRASH, "process-crashed", 1, "restart", "The same cause ended this job once in the 14 days before."),
-        (CRASH, "process-crashed", 2, "undecided", "Restarts alone have not helped."),
+        (CRASH, "process-crashed", 2, "fix_first", "The same cause ended this job 2 times in the 14 days before."),
+        (HANGUP, "terminal-hangup", 1, "restart", "The same cause ended this job once in the 14 days before."),
+        (HANGUP, "terminal-hangup", 2, "undecided", "Restarts alone have not helped."),
     ],
 )
 def test_a_restart_that_did_not_help_is_not_advised_again(
@@ -110,7 +112,7 @@ def test_the_verdict_is_the_same_and_other_jobs_count_for_nothing(tmp_path: Path
 
 
 def test_the_first_screen_says_it_in_one_line(tmp_path: Path) -> None:
-    made = document(tmp_path, CRASH, before(tmp_path, "process-crashed", 2))
+    made = document(tmp_path, HANGUP, before(tmp_path, "terminal-hangup", 2))
     lines = render(made, "text").decode().splitlines()
     (line,) = [line for line in lines if line.startswith("  restart: ")]
     assert line.startswith("  restart: Not decided: The same cause ended this job 2 times") and len(line) <= 100

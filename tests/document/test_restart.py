@@ -81,7 +81,9 @@ def restart(text: str, rules: RuleSet) -> Any:
 def test_a_step_decides_only_where_its_condition_holds(rules: RuleSet) -> None:
     crash = diagnose_text(SEGFAULT, rules)
     assert crash.cause == "process-crashed"
-    assert crash.to_dict()["restart"]["decision"] == "restart", "no host was lost: nothing has to be left out"
+    found = crash.to_dict()["restart"]
+    assert (found["decision"], found["exclude"]) == ("fix_first", []), "no host was lost: nothing has to be left out"
+    assert "not known" in found["why"] and "same settings" not in found["why"]
     contained = XID.format(host="gpu07").replace(": 79,", ": 94,").replace("fallen off the bus", "Contained: SM")
     found = diagnose_text(contained, rules)
     assert found.cause == "gpu-hardware-fault"

@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from nccl_triage.errors import InputError
-from nccl_triage.evaluation import cases, run, score
+from nccl_triage.evaluation import advice, cases, run, score
+from nccl_triage.evaluation.advice import JudgedAdvice
 from nccl_triage.evaluation.cases import LabelledCase
 from nccl_triage.evaluation.score import CaseOutcome, calibration_error, measure, tallies
 from nccl_triage.evaluation.tally import Tally, wilson
@@ -170,3 +171,46 @@ def test_damaged_indexes_are_one_sentence(tmp_path: Path, text: str) -> None:
         cases.read(tmp_path)
     with pytest.raises(InputError):
         cases.read(tmp_path / "none")
+
+
+def test_advice_helps_first_among_or_harms() -> None:
+    judged = case("a", advice=JudgedAdvice(("a/smaller-*",), ("a/*", "b/reboot"), ("fix_first",)))
+    first = said("a", label=judged, repairs=["a/smaller-batch", "c/look"], restart="fix_first")
+    among = said("a", label=judged, repairs=["c/look", "a/smaller-batch"], restart="restart")
+    harmful = said("a", label=judged, repairs=["a/larger-batch"])
+    nothing = said("a", label=judged)
+    outcomes = [first, among, harmful, nothing, said("a", label=case("a"), repairs=["b/reboot"])]
+    counted = tallies(outcomes)
+    assert [counted[name] for name in ("helped_first", "helped", "harmful", "restart")] == [
+        (1, 4),
+        (2, 4),
+        (1, 4),
+        (1, 4),
+    ]
+    shown = score.text([("x", outcomes, {})])
+    assert "| first repair helped | a repair helped | a repair does harm | restart |" in shown
+    assert "| 25 % | 50 % | 25.0 % | 25 % |" in shown
+    assert "harmful repairs a/larger-batch; restart None" in shown and "useless repairs none" in shown
+    assert "repair" not in score.markdown([("x", outcomes[4:], {})])
+
+
+def test_judged_advice_is_read_for_the_cases_of_its_folder(tmp_path: Path, rules) -> None:
+    folder = tmp_path / "own"
+    folder.mkdir()
+    (folder / "x.log").write_text("torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB.\n" * 3)
+    (folder / "cases.jsonl").write_text(json.dumps({"id": "one", "log": "x.log", "cause": "gpu-out-of-memory"}) + "\n")
+    table = tmp_path / "advice.jsonl"
+    rows = [
+        {"id": "*", "harms": ["job-preempted/*"]},
+        {"id": "own/one", "helps": ["gpu-out-of-memory/lower-the-peak*"], "restart": ["fix_first"]},
+        {"id": "other/one", "helps": ["none"]},
+    ]
+    table.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    (found,) = cases.read(folder, advice.read(table))
+    assert found.advice == JudgedAdvice(("gpu-out-of-memory/lower-the-peak*",), ("job-preempted/*",), ("fix_first",))
+    (outcome,), _ = run.run([found], rules)
+    assert (outcome.helped_first(), outcome.harmful(), outcome.restart_right()) == (True, False, True)
+    for damaged in ("{", "[]", '{"helps": []}'):
+        table.write_text(damaged)
+        with pytest.raises(InputError):
+            advice.read(table)

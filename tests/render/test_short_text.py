@@ -12,6 +12,7 @@ import pytest
 from nccl_triage import api
 from nccl_triage.diagnosis import weigh
 from nccl_triage.render import short_text, terminal
+from nccl_triage.render.hard_errors import hard_errors
 from nccl_triage.render.text_page import is_open, quoted
 
 from .documents import diagnosed, healthy, unknown
@@ -42,7 +43,8 @@ def text(doc: dict[str, Any], **how: Any) -> str:
 def test_an_incident_fits_and_says_nothing_twice(name: str, lang: str) -> None:
     doc = document(name)
     lines = text(doc, lang=lang).splitlines()
-    assert short_text.rows(lines) <= MOST[doc["verdict"]]
+    # The first hard error may take a line more.
+    assert short_text.rows(lines) <= MOST[doc["verdict"]] + bool(hard_errors(doc))
     told = [line.strip() for line in lines if line]
     assert len(set(told)) == len(told)
     assert lines[0].startswith("nccl-triage: ")
@@ -160,3 +162,16 @@ def test_a_message_is_quoted_once() -> None:
     again = {**first, "line": 9, "text": f"worker 7 died of this: {first['text'][20:]}", "says": "It was told again."}
     best["evidence"] = [first, again, {**first, "line": 11, "text": "Killed", "says": "The kernel did it."}]
     assert re.findall(r"trainer\.log:(\d+):", text(doc)) == ["1182", "11"]
+
+
+@pytest.mark.parametrize("confidence", [0.6, 0.94, 0.96])
+def test_the_first_hard_error_is_shown_however_little_room_there_is(confidence: float) -> None:
+    doc = diagnosed()
+    best = doc["diagnoses"][0]
+    best["confidence"] = confidence
+    best["fixes"] = [{"title": f"Repair {n} " + "by many words " * 40, "commands": ["run it " * 40]} for n in range(3)]
+    doc["telling_lines"] = [
+        {"path": "logs/a.log", "line": n, "text": f"ERROR {name} went away", "rank": None, "host": None, "score": 1.0}
+        for n, name in ((71, "the scheduler"), (72, "the store"))
+    ]
+    assert ("logs/a.log:71: ERROR the scheduler went away" in text(doc)) is (confidence < 0.95)

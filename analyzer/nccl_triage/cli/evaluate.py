@@ -21,6 +21,12 @@ from nccl_triage.cli import language, options
     help="Output format.",
 )
 @click.option("--misses/--no-misses", default=True, help="List the cases that were diagnosed wrongly.")
+@click.option(
+    "--advice",
+    "judged",
+    type=click.Path(path_type=Path),
+    help="Table of what would have helped (corpus/advice.jsonl): scores the repairs and the restart, too.",
+)
 @options.rules_options
 @options.model_option
 @options.debug_option
@@ -28,18 +34,20 @@ def command(
     folders: tuple[Path, ...],
     chosen: str,
     misses: bool,
+    judged: Path | None,
     rules_dirs: tuple[Path, ...],
     model_name: str | None,
     debug: bool,
 ) -> None:
     """Score the diagnoses of labelled cases (folders with cases.jsonl), next to two naive baselines."""
     from nccl_triage.engine import load
-    from nccl_triage.evaluation import cases, run, score
+    from nccl_triage.evaluation import advice, cases, run, score
 
     rules, model = load.load(options.all_rules(rules_dirs)), options.chosen_model(model_name)
+    helped = advice.read(judged) if judged is not None else None
     results: list[tuple[str, Any, Any]] = []
     for folder in folders:
-        outcomes, baselines = run.run(cases.read(folder), rules, model)
+        outcomes, baselines = run.run(cases.read(folder, helped), rules, model)
         results.append((folder.name, outcomes, baselines))
     if chosen == "json":
         import orjson

@@ -35,7 +35,7 @@ PROJECT_KEYS = frozenset({
 })  # fmt: skip
 #: What only the user sets: by a flag, a variable or the user's own file.
 USER_KEYS = frozenset({
-    "allow-busy", "baseline", "before", "collect", "debug", "dry-run", "engine", "examples", "follow", "follow-links", "force", "history", "host",
+    "advice", "allow-busy", "baseline", "before", "collect", "debug", "dry-run", "engine", "examples", "follow", "follow-links", "force", "history", "host",
     "host-facts", "hostfile", "job-hosts", "launcher", "log", "on-verdict", "open", "out", "output", "path", "pid", "previous", "python", "ray", "ray-address",
     "ray-session", "report", "signal", "slurm", "termination-log", "trust-env", "workdir",
 })  # fmt: skip

@@ -18,12 +18,14 @@ from nccl_triage.document.job import ray_address, scheduled
 from nccl_triage.document.restart import WITHOUT_HOST, accuses_every_host
 from nccl_triage.document.verify_commands import job_place, ready_commands
 from nccl_triage.engine.expression import Expression
-from nccl_triage.engine.schema import Fix, PlatformCommand, Step, Text
+from nccl_triage.engine.schema import Fix, PlatformCommand, Step, Text, slug
 from nccl_triage.knowledge import catalogue, report_advice
 from nccl_triage.lazy_regex import lazily
 from nccl_triage.observations.event import Event
 from nccl_triage.redaction.secrets import mask_text
 
+#: What the id of a fix begins with that stands in no cause: a known issue, and what a message itself advises.
+KNOWN_ISSUE, STATED = "known-issue", "stated"
 #: Characters of a remedy that a message states; weights of the evidence whose messages are searched for one.
 _LONGEST, _PROVING = 200, ("decisive", "strong")
 _VERB = (
@@ -72,7 +74,7 @@ class CauseAdvice:
         fitting = [fix for fix in self._cause.fixes if self._fits(fix.when, fix.title)]
         fixes = [fix for fix in fitting if not fix.otherwise] or fitting[:1]
         return [
-            *([_remark(issue.repair, (issue.url,))] if issue is not None else []),
+            *([_remark(f"{KNOWN_ISSUE}/{issue.id}", issue.repair, (issue.url,))] if issue is not None else []),
             *([self._quoted(stated)] if stated else []),
             *map(self._fix, fixes),
         ]
@@ -160,6 +162,7 @@ class CauseAdvice:
     def _fix(self, fix: Fix) -> dict[str, Any]:
         caution = self._text(fix.caution) if fix.caution else None
         return {
+            "id": f"{self._cause.id}/{fix.name}",
             **pair("title", self._text(fix.title)),
             "commands": list(dict.fromkeys(self._commands(fix.commands))),
             "env": dict(fix.env),
@@ -171,7 +174,7 @@ class CauseAdvice:
 
     @staticmethod
     def _quoted(says: str) -> dict[str, Any]:
-        return _remark({language: text.format(says=says) for language, text in _SAYS.items()})
+        return _remark(f"{STATED}/{slug(says)}", {language: text.format(says=says) for language, text in _SAYS.items()})
 
     def _stated(self) -> str | None:
         """Return the remedy that a message which proves the cause states itself, in its own words."""
@@ -181,9 +184,10 @@ class CauseAdvice:
         return next((found for event in told if (found := remedy(event))), None)
 
 
-def _remark(title: Text, references: Sequence[str] = ()) -> dict[str, Any]:
+def _remark(name: str, title: Text, references: Sequence[str] = ()) -> dict[str, Any]:
     """Return a fix without commands."""
     return {
+        "id": name,
         **pair("title", title),
         "commands": [],
         "env": {},

@@ -2,7 +2,7 @@
 
 A cause says it by the shared steps that it names for the first minutes (``rules/steps``), of which those count whose
 condition holds: what is restarted from a checkpoint there can be restarted as it is, and what is restarted without a
-host needs another host. Every other cause is repaired first, since the same settings fail again. A cause that is only
+host needs another host; what ended a process for an unknown reason is looked for first. Every other cause is repaired first, since the same settings fail again. A cause that is only
 possible decides nothing, and neither does a restart that has not helped before: the history informs this decision, and
 never the verdict.
 """
@@ -28,8 +28,14 @@ from nccl_triage.story.decisions import ITSELF, Decision, Grounds, Table
 
 #: The shared step that leaves out the hosts of the culprits.
 WITHOUT_HOST = "restart-without-host"
+#: The shared step that looks for what ended a process.
+FIND_FIRST = "find-what-ended-it"
 #: Shared step of a cause -> the decision that it stands for.
-DECIDING_STEPS = {WITHOUT_HOST: "exclude_then_restart", "restart-from-checkpoint": "restart"}
+DECIDING_STEPS = {
+    WITHOUT_HOST: "exclude_then_restart",
+    "restart-from-checkpoint": "restart",
+    FIND_FIRST: "fix_first",
+}
 
 #: So many hosts are several.
 _SEVERAL = 2
@@ -106,6 +112,11 @@ def _not_established(asked: _Restart) -> Grounds | None:
 @RULES.condition("nothing-broke")
 def _nothing_broke(asked: _Restart) -> Grounds | None:
     return ITSELF if asked.step == "restart-from-checkpoint" else None
+
+
+@RULES.condition("ended-by-something-unknown")
+def _ended_by_something_unknown(asked: _Restart) -> Grounds | None:
+    return ITSELF if asked.step == FIND_FIRST else None
 
 
 @RULES.condition("every-host")

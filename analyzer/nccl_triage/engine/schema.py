@@ -42,6 +42,10 @@ _OPTIONAL = lazily(r"\[(?P<part>[^\[\]{}]*\{[^\[\]]*)\]")
 #: The fields that a line with a number of ``rules/codes`` gets from the row of the number.
 CODE_FIELDS = ("code_name", "code_kind", "code_severity", "code_action", "code_action_zh")
 
+#: Words of the title by which a fix is named.
+_NAMING_WORDS = 8
+_WORD = lazily(r"[A-Za-z0-9_]+")
+
 #: A text by language.
 Text = dict[str, str]
 
@@ -64,6 +68,11 @@ def with_named_placeholders(text: str) -> str:
 def in_catalogue(text: str) -> str:
     """Return a text with its optional parts and its placeholders shown as names, for catalogues that have no log."""
     return with_named_placeholders("".join(part for part, _ in text_parts(text)))
+
+
+def slug(text: str, words: int | None = None) -> str:
+    """Return the first words of a text in lower case, joined by hyphens."""
+    return "-".join(_WORD.findall(text)[:words]).lower()
 
 
 class CulpritFields(NamedTuple):
@@ -165,6 +174,11 @@ class Fix(NamedTuple):
     otherwise: bool = False
     references: tuple[str, ...] = ()
     where: str = ""
+
+    @property
+    def name(self) -> str:
+        """The first words of its English title, as one word."""
+        return slug(PLACEHOLDER.sub(" ", self.title["en"]), _NAMING_WORDS)
 
 
 class Support(NamedTuple):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -9,6 +10,7 @@ from typing import Any
 import orjson
 
 from nccl_triage.errors import InputError
+from nccl_triage.evaluation.advice import JudgedAdvice
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +36,8 @@ class LabelledCase:
     evidence_file: str | None = None
     outcome: str | None = None
     blind: bool = False
+    #: What would have helped, None where nobody knows.
+    advice: JudgedAdvice | None = None
 
     def points_at(self, file: str, line: int) -> bool:
         """Tell whether a line is the labelled one, within one line; a file that is not known may be any."""
@@ -50,7 +54,7 @@ class LabelledCase:
         return (self.cause, *self.also)
 
 
-def parse(record: dict[str, Any], folder: Path) -> LabelledCase:
+def parse(record: dict[str, Any], folder: Path, advice: JudgedAdvice | None = None) -> LabelledCase:
     """Return the case of one line of ``cases.jsonl`` in a folder."""
     culprit = record.get("culprit") or {}
     ranks = [r for r in [culprit.get("rank"), *(culprit.get("ranks") or [])] if isinstance(r, int)]
@@ -69,11 +73,16 @@ def parse(record: dict[str, Any], folder: Path) -> LabelledCase:
         evidence_file=record.get("evidence_file"),
         outcome=record.get("outcome"),
         blind=bool(record.get("blind")),
+        advice=advice,
     )
 
 
-def read(folder: Path) -> list[LabelledCase]:
-    """Return the cases of a folder; raises InputError when there are none or the index is damaged."""
+def read(folder: Path, advice: Mapping[str, JudgedAdvice] | None = None) -> list[LabelledCase]:
+    """Return the cases of a folder; raises InputError when there are none or the index is damaged.
+
+    ``advice`` has what was judged, by name of the folder and id of the case.
+    """
+    judged = advice or {}
     index = folder / "cases.jsonl"
     if not index.is_file():
         raise InputError(
@@ -87,7 +96,8 @@ def read(folder: Path) -> list[LabelledCase]:
         if not line.strip():
             continue
         try:
-            cases.append(parse(orjson.loads(line), folder))
+            record = orjson.loads(line)
+            cases.append(parse(record, folder, judged.get(f"{folder.resolve().name}/{record['id']}")))
         except (orjson.JSONDecodeError, KeyError, TypeError, AttributeError) as error:
             raise InputError(
                 "{index}:{number}: not a labelled case: {error}", index=index, number=number, error=error

@@ -9,12 +9,14 @@ from typing import Literal
 from nccl_triage.api import diagnose
 from nccl_triage.classifier.model import Model
 from nccl_triage.diagnosis.findings import Findings
-from nccl_triage.document import telling_lines
+from nccl_triage.document import restart, telling_lines
+from nccl_triage.document.advice import CauseAdvice
 from nccl_triage.document.evidence import ordered_evidence
 from nccl_triage.engine.match import expand
 from nccl_triage.engine.schema import WEIGHTS, RuleSet
 from nccl_triage.evaluation.cases import LabelledCase
 from nccl_triage.evaluation.score import CaseOutcome
+from nccl_triage.render import to_do
 
 #: The naive baselines: a user of grep who looks at the first error line, or at the last.
 BASELINES = ("first error line", "last error line")
@@ -25,6 +27,8 @@ def outcome_of(case: LabelledCase, diagnosis: Findings, seconds: float = 0.0) ->
     events = []
     if diagnosis.candidates:
         events = [event for _, event in ordered_evidence(diagnosis.candidates[0].weighed)]
+    judged = case.advice is not None
+    decision = restart.decide(diagnosis) if judged else None
     return CaseOutcome(
         case=case,
         verdict=diagnosis.verdict,
@@ -35,8 +39,20 @@ def outcome_of(case: LabelledCase, diagnosis: Findings, seconds: float = 0.0) ->
         files=[event.source for event in events],
         told=[(event.source, event.line) for event in telling_lines.events(diagnosis)],
         outcome=diagnosis.case.story.outcome.state,
+        repairs=_repairs(diagnosis) if judged else [],
+        restart=decision.decision.answer if decision is not None else None,
         seconds=seconds,
     )
+
+
+def _repairs(diagnosis: Findings) -> list[str]:
+    """Return the ids of the fixes that are told first."""
+    if not diagnosis.candidates:
+        return []
+    best = diagnosis.candidates[0]
+    advice = CauseAdvice(diagnosis.case, best)
+    told = {"status": best.status, "fixes": advice.fixes(), "next_check": advice.next_check()}
+    return to_do.repairs(diagnosis.verdict, told)
 
 
 def baselines_of(case: LabelledCase, diagnosis: Findings, causes: Mapping[str, str]) -> dict[str, CaseOutcome]:

@@ -31,6 +31,9 @@ class CaseOutcome:
     told: list[tuple[str, int]] = field(default_factory=list)
     #: State in which the job is said to have ended, None where nothing is said of it.
     outcome: str | None = None
+    #: Ids of the fixes that stand under *do now*, in order, and whether the job may be started again, where judged.
+    repairs: list[str] = field(default_factory=list)
+    restart: str | None = None
     seconds: float = 0.0
 
     @property
@@ -95,6 +98,26 @@ class CaseOutcome:
         """Whether the job is said to have ended as it did; None without a label."""
         return None if self.case.outcome is None else self.outcome == self.case.outcome
 
+    def helped_first(self) -> bool | None:
+        """Whether the first repair is what helped; None where that is not known."""
+        judged = self.case.advice
+        return None if judged is None else any(map(judged.helpful, self.repairs[:1]))
+
+    def helped(self) -> bool | None:
+        """Whether a repair under *do now* is what helped; None where that is not known."""
+        judged = self.case.advice
+        return None if judged is None else any(map(judged.helpful, self.repairs))
+
+    def harmful(self) -> bool | None:
+        """Whether a repair under *do now* does harm; None where nothing was judged."""
+        judged = self.case.advice
+        return None if judged is None else any(map(judged.harmful, self.repairs))
+
+    def restart_right(self) -> bool | None:
+        """Whether the job is rightly said to be started again or not; None where that was not judged."""
+        judged = self.case.advice
+        return None if judged is None or not judged.restart else self.restart in judged.restart
+
 
 @dataclass(slots=True)
 class Scores:
@@ -115,6 +138,10 @@ class Scores:
     misled: float | None
     told: float | None = None
     outcome: float | None = None
+    helped_first: float | None = None
+    helped: float | None = None
+    harmful: float | None = None
+    restart: float | None = None
 
     def as_dict(self) -> dict[str, Any]:
         """Return the scores as plain values."""
@@ -173,6 +200,10 @@ def tallies(outcomes: Sequence[CaseOutcome]) -> dict[str, Tally]:
         "missed": Tally.over(o.misses_failure for o in outcomes if "healthy" not in o.case.acceptable),
         "misled": Tally.over(o.misleads for o in outcomes),
         "outcome": Tally.over(o.outcome_right() for o in outcomes),
+        "helped_first": Tally.over(o.helped_first() for o in outcomes),
+        "helped": Tally.over(o.helped() for o in outcomes),
+        "harmful": Tally.over(o.harmful() for o in outcomes),
+        "restart": Tally.over(o.restart_right() for o in outcomes),
     }
 
 
@@ -196,7 +227,14 @@ _COLUMNS = (
     ("missed", "failure called healthy"), ("misled", "wrong at 0.8"), ("calibration_error", "calib. error"),
 )  # fmt: skip
 #: Shown where a set has labels for it.
-_OUTCOME = ("outcome", "outcome")
+_WHERE_LABELLED = (
+    ("outcome", "outcome"), ("helped_first", "first repair helped"), ("helped", "a repair helped"),
+    ("harmful", "a repair does harm"), ("restart", "restart"),
+)  # fmt: skip
+
+
+#: Of what must not happen one case counts, whatever it is of thousands.
+_MUST_NOT = frozenset(("accused", "missed", "misled", "harmful"))
 
 
 def _cell(name: str, value: float | None) -> str:
@@ -204,8 +242,7 @@ def _cell(name: str, value: float | None) -> str:
         return "-"
     if name in ("calibration_error", "macro_f1"):
         return f"{value:.2f}"
-    # Of what must not happen one case counts, whatever it is of thousands.
-    return f"{100 * value:.1f} %" if name in ("accused", "missed", "misled") else f"{100 * value:.0f} %"
+    return f"{100 * value:.1f} %" if name in _MUST_NOT else f"{100 * value:.0f} %"
 
 
 def _rows(results: Sequence[Result]) -> list[tuple[str, str, Scores]]:
@@ -219,12 +256,13 @@ def _rows(results: Sequence[Result]) -> list[tuple[str, str, Scores]]:
 def markdown(results: Sequence[Result]) -> str:
     """Return the table of sets in Markdown, as the README shows it."""
     rows = _rows(results)
-    columns = (*_COLUMNS, _OUTCOME) if any(scores.outcome is not None for _, _, scores in rows) else _COLUMNS
+    labelled = (one for one in _WHERE_LABELLED if any(getattr(scores, one[0]) is not None for _, _, scores in rows))
+    columns = (*_COLUMNS, *labelled)
     lines = ["| cases | method | n | " + " | ".join(title for _, title in columns) + " |"]
     lines.append("|---|---|---|" + "---|" * len(columns))
     for name, method, scores in rows:
-        # A baseline has no probabilities, and says nothing of the end.
-        silent = () if method == "nccl-triage" else ("calibration_error", "outcome")
+        # A baseline has no probabilities, and says nothing of the end or of what to do.
+        silent = () if method == "nccl-triage" else ("calibration_error", *(name for name, _ in _WHERE_LABELLED))
         cells = [_cell(column, None if column in silent else getattr(scores, column)) for column, _ in columns]
         lines.append(f"| {name} | {method} | {scores.cases} | " + " | ".join(cells) + " |")
     return "\n".join(lines)
@@ -243,11 +281,20 @@ def _by_cause(outcomes: Sequence[CaseOutcome]) -> list[str]:
     return lines
 
 
+def _missed(outcome: CaseOutcome) -> bool:
+    said = (outcome.culprit_right(), outcome.helped(), outcome.restart_right())
+    return not outcome.right() or False in said or bool(outcome.harmful())
+
+
 def _miss(outcome: CaseOutcome) -> str:
     case = outcome.case
     what = [] if outcome.right() else [f"said {outcome.answer} ({outcome.confidence:.2f})"]
     if outcome.culprit_right() is False:
         what.append(f"culprit {outcome.culprits[:1] or 'none'}, wanted {list(case.ranks or case.hosts)}")
+    if outcome.helped() is False or outcome.harmful():
+        what.append(f"{'harmful' if outcome.harmful() else 'useless'} repairs {', '.join(outcome.repairs) or 'none'}")
+    if outcome.restart_right() is False:
+        what.append(f"restart {outcome.restart}")
     return f"  {case.id} [{case.determinable}] label {'|'.join(case.acceptable)}: {'; '.join(what)}"
 
 
@@ -259,7 +306,7 @@ def text(results: Sequence[Result], misses: bool = True) -> str:
         if hidden := len(everything) - len(outcomes):
             lines += [f"{name}: {hidden} blind count in the table only", ""]
         lines += [f"{name} by cause:", *_by_cause(outcomes), ""]
-        wrong = [o for o in outcomes if not o.right() or o.culprit_right() is False]
+        wrong = [o for o in outcomes if _missed(o)]
         if misses and wrong:
             lines += [f"{name}, misses ({len(wrong)} of {len(outcomes)}):", *(_miss(o) for o in wrong), ""]
     return "\n".join(lines)

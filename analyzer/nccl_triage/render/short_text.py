@@ -70,8 +70,8 @@ PLANS = (
     ShownParts(quotes=1, says=1, commands=1, telling=1),
     ShownParts(quotes=1, says=1, commands=1, rival_check=False, telling=1),
     ShownParts(quotes=1, says=0, commands=1, rival_check=False, facts=2, telling=1),
+    # The first hard error is never hidden, however little room there is.
     ShownParts(quotes=1, says=0, commands=1, cautions=False, rival_check=False, facts=2, telling=1),
-    ShownParts(quotes=1, says=0, commands=1, cautions=False, rival_check=False, facts=2, telling=0),
 )
 
 

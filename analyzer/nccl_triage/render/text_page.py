@@ -325,8 +325,12 @@ class NextStep:
     caution: str = ""
     #: Whether it mends something; other steps only tell more.
     repairs: bool = False
+    #: Id of the fix that it is.
+    id: str = ""
 
 
+#: Repairs that are told: the first, and what else may mend it.
+REPAIRS = 2
 #: First words of what only tells more.
 _LOOKS = ("Check", "Compare", "Confirm", "Diagnose", "Find", "Gather", "Look", "Read", "Record", "Save", "See")
 
@@ -334,6 +338,12 @@ _LOOKS = ("Check", "Compare", "Confirm", "Diagnose", "Find", "Gather", "Look", "
 def is_repair(fix: Item) -> bool:
     """Tell whether a fix mends something; others only say where to look."""
     return not pick(fix, "title", "en").startswith(_LOOKS)
+
+
+def likeliest_repair(diagnosis: Item) -> Item | None:
+    """Return the first fix of a cause that mends something, else its first one."""
+    fixes = diagnosis.get("fixes") or []
+    return next(iter([*filter(is_repair, fixes), *fixes]), None)
 
 
 def commands_of(fix: Item) -> list[str]:
@@ -353,7 +363,7 @@ def first_sentence(text: str) -> str:
 
 
 def steps(diagnosis: Item, lang: Lang) -> list[NextStep]:
-    """Return everything that can be done, in its order: the fixes and the check, which comes first if little is sure."""
+    """Return everything that can be done, in its order: the fixes, then the check."""
     found = [
         NextStep(
             "do_now",
@@ -361,50 +371,58 @@ def steps(diagnosis: Item, lang: Lang) -> list[NextStep]:
             commands_of(fix),
             first_sentence(pick(fix, "caution", lang)),
             is_repair(fix),
+            str(fix.get("id") or ""),
         )
         for fix in diagnosis.get("fixes") or []
     ]
     check = diagnosis.get("next_check") or {}
     if check:
         command = [line for line in str(check.get("command") or "").splitlines() if line.strip()]
-        step = NextStep("check", pick(check, "what", lang), command)
-        found.insert(0 if diagnosis.get("status") == "possible" else len(found), step)
+        found.append(NextStep("check", pick(check, "what", lang), command))
     return found
 
 
 def chosen(found: Iterable[NextStep], most: int) -> list[NextStep]:
-    """Return what to do with at most ``most`` commands in all; what can be run as it is comes first.
+    """Return what to do with at most ``most`` commands in all: the first repairs, then what can be run as it is.
 
-    Without commands only the first step is worth a line, and the first repair: it is always told.
+    The first repair is told without a command, too; where nothing repairs, the first step without a command is.
     """
     found = list(found)
     seen: set[str] = set()
-    kept = list(_within(_ready(found), most, seen))
-    left = most - sum(len(step.commands) for step in kept)
-    told = {step.what for step in kept}
-    if left > 0:
-        kept += _within(_to_fill(found, told), left, seen)
-    mends = [step for step in found if step.repairs] or [step for step in found if not step.commands]
-    repair = next(iter(mends), None)
-    if repair is not None and not {step.what for step in mends} & {step.what for step in kept}:
-        shown = next(_within([repair], max(1, left), seen), None) or replace(repair, commands=[])
-        kept.insert(1 if kept and kept[0].key == "check" else 0, replace(shown, commands=shown.commands[:1]))
+    mends = [step for step in found if step.repairs] or [step for step in found if not step.commands][:1]
+    kept: list[NextStep] = []
+    for step in mends[:REPAIRS]:
+        if kept and most <= 0:
+            break
+        shown = next(_within([_startable(step)], most, seen), None)
+        kept.append(shown or replace(step, commands=[]))
+        most -= len(kept[-1].commands)
+    rest = [step for step in found if step not in mends[:REPAIRS] and step.commands]
+    for choose in (_ready, _to_fill):
+        told = {step.what for step in kept}
+        kept += _within(choose([step for step in rest if step.what not in told]), most, seen)
+        most -= sum(len(step.commands) for step in kept if step.what not in told)
     return kept
+
+
+def _startable(step: NextStep) -> NextStep:
+    """Return a step with its commands before the first that a reader has to fill in, or with that one."""
+    return replace(
+        step, commands=[*takewhile(lambda command: not is_open(command), step.commands)] or step.commands[:1]
+    )
 
 
 def _ready(found: list[NextStep]) -> Iterator[NextStep]:
     """Yield the steps that can be taken now, with their commands before the first that has a placeholder."""
-    for number, step in enumerate(found):
-        ready = list(takewhile(lambda command: not is_open(command), step.commands))
-        if ready or (not step.commands and number == 0):
-            yield replace(step, commands=ready)
-
-
-def _to_fill(found: list[NextStep], told: set[str]) -> Iterator[NextStep]:
-    """Yield the other steps with their first command, which a reader has to fill in."""
     for step in found:
-        if step.what not in told and step.commands:
-            yield replace(step, commands=step.commands[:1])
+        if not is_open(step.commands[0]):
+            yield _startable(step)
+
+
+def _to_fill(found: list[NextStep]) -> Iterator[NextStep]:
+    """Yield the steps with their first command, which a reader has to fill in."""
+    for step in found:
+        yield replace(step, commands=step.commands[:1])
 
 
 def _within(found: Iterable[NextStep], most: int, seen: set[str]) -> Iterator[NextStep]:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from itertools import groupby
 from typing import Any
 
-from nccl_triage.render.text_page import NextStep, chosen, commands_of, steps
+from nccl_triage.render.text_page import NextStep, chosen, commands_of, likeliest_repair, steps
 from nccl_triage.render.vocabulary import Pair
 from nccl_triage.render.words import Document, Lang, pick, word
 
@@ -82,6 +82,14 @@ def tasks(document: Document, best: Item | None) -> Tasks:
             continue
         found.fixes.append(Task(_pair(fix, "title"), left, _pair(fix, "caution"), _pair(fix, "applies_to"), references))
     return found
+
+
+def repairs(verdict: str, best: Item) -> list[str]:
+    """Return the ids of the fixes that the short text names, in its order; without a verdict, of the one that it names."""
+    if verdict == "unknown":
+        named = likeliest_repair(best)
+        return [str(named.get("id"))] if named is not None else []
+    return [step.id for step in chosen(steps(best, "en"), COMMANDS) if step.key == "do_now"]
 
 
 def _first(best: Item) -> list[Task]:

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 from nccl_triage.render import known_issues, phrases
 from nccl_triage.render.hard_errors import hard_errors
 from nccl_triage.render.short_text import alike, lost, named, rows, strongest
-from nccl_triage.render.text_page import TextPage, commands_of, is_open, is_repair, quoted
+from nccl_triage.render.text_page import TextPage, commands_of, is_open, likeliest_repair, quoted
 from nccl_triage.render.words import Document, Lang, pick, rank_ranges, word
 
 Item = Mapping[str, Any]
@@ -189,8 +189,7 @@ def _ready(page: TextPage, indent: int, command: str, plan: UnknownParts) -> Non
 
 def _repair(page: TextPage, diagnosis: Item, plan: UnknownParts) -> None:
     """Add what mends the likeliest cause if the check confirms it, with its command where it can be run as it is."""
-    fixes = diagnosis.get("fixes") or []
-    repair = next(iter([*filter(is_repair, fixes), *fixes]), None)
+    repair = likeliest_repair(diagnosis)
     if repair is None:
         return
     page.say(4, word("repair", page.lang), pick(repair, "title", page.lang))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+
 from nccl_triage.diagnosis.case import Case, Fact, fact
 from nccl_triage.lazy_regex import lazily
 from nccl_triage.parsers.traceback_lines import checkout_of
@@ -17,6 +19,58 @@ from nccl_triage.story.exceptions import (
     message_of,
 )
 
+#: Modules of Python that a sound installation may lack: removed in 3.12 and 3.13, of one system only, or optional.
+_MAY_LACK = frozenset(
+    [
+        "aifc",
+        "asynchat",
+        "asyncore",
+        "audioop",
+        "cgi",
+        "cgitb",
+        "chunk",
+        "crypt",
+        "curses",
+        "dbm",
+        "distutils",
+        "ensurepip",
+        "fcntl",
+        "grp",
+        "idlelib",
+        "imghdr",
+        "imp",
+        "lib2to3",
+        "mailcap",
+        "msilib",
+        "msvcrt",
+        "nis",
+        "nntplib",
+        "nt",
+        "ossaudiodev",
+        "pipes",
+        "posix",
+        "pty",
+        "pwd",
+        "readline",
+        "resource",
+        "smtpd",
+        "sndhdr",
+        "spwd",
+        "sqlite3",
+        "sunau",
+        "syslog",
+        "telnetlib",
+        "termios",
+        "tkinter",
+        "tty",
+        "turtle",
+        "uu",
+        "venv",
+        "winreg",
+        "winsound",
+        "xdrlib",
+    ]
+)
 _NUMBER = lazily(r"\d{1,7}")
 
 
@@ -103,6 +157,16 @@ def _checkout(case: Case) -> Fact | None:
         framework = checkout_of(event.fields.get("user_frames", "").rpartition("\n")[2])
         if framework is not None:
             return Fact(framework, [event])
+    return None
+
+
+@fact("exception.missing_standard_module", "a module of Python's standard library that could not be imported")
+def _missing_standard_module(case: Case) -> Fact | None:
+    for event in case.having("library.missing", "name"):
+        top = event.fields["name"].partition(".")[0]
+        # Those with an underscore need libraries of the system, which Python may have been built without.
+        if top in sys.stdlib_module_names and not top.startswith("_") and top not in _MAY_LACK:
+            return Fact(top, [event])
     return None
 
 

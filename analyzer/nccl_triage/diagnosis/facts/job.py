@@ -18,6 +18,11 @@ def _seen(case: Case) -> Fact | None:
     return Fact(len(case.identity.ranks), [])
 
 
+@fact("job.pids", "the pids that ranks of the job are known by, as a list of texts")
+def _pids(case: Case) -> Fact | None:
+    return Fact([str(pid) for info in case.identity.ranks.values() for pid in sorted(info.pids)], [])
+
+
 @fact("job.filtered", "the input looks filtered by grep: tracebacks and other programs' lines are missing")
 def _filtered(case: Case) -> Fact | None:
     return Fact(any("filtered" in note for note in case.observations.notes), [])
