@@ -10,9 +10,10 @@ from pathlib import Path
 from typing import Any
 
 from nccl_triage.engine.schema import RuleSet
+from nccl_triage.hosts.links import HostPlace
 from nccl_triage.verify import meeting, reachability, runner
 from nccl_triage.verify.cluster import GREETING, IMPORT, Cluster
-from nccl_triage.verify.collective_run import CollectiveRun, HostPlace, RunFinding, RunResult
+from nccl_triage.verify.collective_run import CollectiveRun, RunFinding, RunResult
 from nccl_triage.verify.gpus import Refusal
 from nccl_triage.verify.health import Health, health_of
 from nccl_triage.verify.judge import Report, Trial, trial_of
