@@ -18,7 +18,7 @@ from typing import Any
 
 import pytest
 
-from tests.verify.worker.test_ras import DIAGNOSTICS, STATUS, Server, listening
+from tests.hosts.probes.test_ras import DIAGNOSTICS, STATUS, Server, listening
 from tests.verify.worker_file import worker_file
 
 #: Seconds for anything to happen on a busy machine.
