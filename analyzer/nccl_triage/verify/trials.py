@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from nccl_triage.engine.schema import RuleSet
+from nccl_triage.hosts.interfaces import for_gloo
 from nccl_triage.hosts.links import HostPlace
 from nccl_triage.verify import meeting, reachability, runner
 from nccl_triage.verify.cluster import GREETING, IMPORT, Cluster
@@ -21,7 +22,7 @@ from nccl_triage.verify.means import host_means
 from nccl_triage.verify.network_findings import interface_findings, path_findings
 from nccl_triage.verify.placement import Request
 from nccl_triage.verify.plan import Plan, Planned
-from nccl_triage.verify.reachability import ReachabilityMatrix, for_gloo
+from nccl_triage.verify.reachability import ReachabilityMatrix
 from nccl_triage.verify.together import together
 
 

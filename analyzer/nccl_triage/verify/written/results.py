@@ -12,6 +12,7 @@ from typing import Any
 
 from nccl_triage.engine.schema import RuleSet, Text
 from nccl_triage.errors import UsageError
+from nccl_triage.hosts.interfaces import chosen, for_gloo
 from nccl_triage.hosts.links import HostPlace
 from nccl_triage.hosts.probes.gpu import pci_address
 from nccl_triage.verify import plan
@@ -35,7 +36,6 @@ from nccl_triage.verify.network_findings import interface_findings
 from nccl_triage.verify.placement import Request, untested
 from nccl_triage.verify.plan import Planned
 from nccl_triage.verify.question import Question
-from nccl_triage.verify.reachability import chosen, for_gloo
 from nccl_triage.verify.runner import as_run, first_missing, note, outcome_of
 from nccl_triage.verify.same_world import compare
 from nccl_triage.verify.written.result_files import NEEDED, RankFile, read_run, typed
