@@ -220,17 +220,10 @@ def configuration_page() -> str:
             commands.setdefault(key, []).append(" ".join(words))
     rows = []
     for key, names in sorted(commands.items()):
-        who = (
-            "you"
-            if key in settings.USER_KEYS
-            else "trusted project, you"
-            if key in settings.TRUSTED_KEYS
-            else "project, you"
-        )
         shown = "all" if len(names) == len(every_command()) else ", ".join(names)
-        rows.append([f"`{key}`", f"`{configuration.variable((), key)}`", shown, who])
+        rows.append([f"`{key}`", f"`{configuration.variable((), key)}`", shown])
     text = (ROOT / "docs" / "configuration.md").read_text(encoding="utf-8")
-    return _between(text, "keys", _table(["key", "variable", "commands", "may be set by"], rows))
+    return _between(text, "keys", _table(["key", "variable", "commands"], rows))
 
 
 def verifier_page() -> str:

@@ -14,7 +14,7 @@ import click
 
 from nccl_triage._version import __version__
 from nccl_triage.cli import COMMANDS, cli, every_command
-from nccl_triage.cli.configuration import NAME, variable
+from nccl_triage.cli.configuration import variable
 from nccl_triage.cli.settings import options_of
 from nccl_triage.cli.usage import paragraphs
 
@@ -26,8 +26,6 @@ ENVIRONMENT = (
     "cache, or is off."
 )
 FILES = (
-    (NAME, "Options of a project: the nearest one from the current folder up to the root of the repository."),
-    ("pyproject.toml, setup.cfg", "The same in [tool.nccl-triage] and [nccl-triage]."),
     (
         "~/.config/nccl-triage/config.yaml",
         "The user's own options; only they can choose what is run and where files are written.",

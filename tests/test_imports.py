@@ -6,6 +6,8 @@ import ast
 import graphlib
 from pathlib import Path
 
+import pytest
+
 import nccl_triage
 
 ROOT = Path(nccl_triage.__file__).parent
@@ -34,6 +36,24 @@ def _needs(name: str) -> set[str]:
                 inner = f"{base}.{alias.name}"
                 needs.add(inner if inner in MODULES else base)
     return needs & set(MODULES) - {name}
+
+
+def _of(name: str, *parts: str) -> bool:
+    return any(f"{name}.".startswith(f"nccl_triage.{part}.") for part in parts)
+
+
+@pytest.mark.parametrize(
+    ("users", "never"),
+    [
+        (("hosts",), ("verify", "hang", "doctor", "follow", "execution", "cli", "document", "story", "diagnosis")),
+        (("doctor", "hang", "follow"), ("verify",)),
+        (("verify", "doctor", "follow", "execution"), ("hang",)),
+    ],
+)
+def test_who_may_need_whom(users: tuple[str, ...], never: tuple[str, ...]) -> None:
+    looked = {name: sorted(need for need in _needs(name) if _of(need, *never)) for name in MODULES if _of(name, *users)}
+    assert looked
+    assert not {name: needs for name, needs in looked.items() if needs}
 
 
 def test_no_module_needs_itself() -> None:

@@ -30,13 +30,13 @@ from corpus.verifier.gpu_bench import Bench, opened, told
 from corpus.verifier.kinds import KINDS, Kind
 from corpus.verifier.prove import shoot, summary, table
 from nccl_triage.engine import load
+from nccl_triage.hosts.probes.inventory import visible
 from nccl_triage.verify import api, transport
 from nccl_triage.verify.assess import assess, diagnose_own_logs
 from nccl_triage.verify.assessed_run import AssessedRun
 from nccl_triage.verify.collective_run import CollectiveMessage
 from nccl_triage.verify.plan import PlanOptions
 from nccl_triage.verify.record import finding_record
-from nccl_triage.verify.worker.inventory import visible
 from nccl_triage.verify.worker.ops import OPERATIONS, operation
 
 #: Elements a rank of the collectives in ops.json: latency, middle, bandwidth.

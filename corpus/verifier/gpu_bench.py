@@ -11,10 +11,11 @@ from pathlib import Path
 from typing import Any
 
 from corpus.verifier.kinds import Kind
+from nccl_triage.hosts.links import HostPlace
+from nccl_triage.hosts.processes import ProcessLauncher
 from nccl_triage.verify import runner
-from nccl_triage.verify.cluster import Cluster
-from nccl_triage.verify.collective_run import CollectiveMessage, CollectiveRun, Deadlines, HostPlace, RunResult, Slot
-from nccl_triage.verify.launchers.processes import ProcessLauncher
+from nccl_triage.verify.cluster import Cluster, worker
+from nccl_triage.verify.collective_run import CollectiveMessage, CollectiveRun, Deadlines, RunResult, Slot
 from nccl_triage.verify.record import bandwidth, rate
 
 
@@ -93,7 +94,7 @@ def _rate(part: dict[str, Any], world: int) -> dict[str, Any]:
 def opened(out: Path, backend: str, budget: float) -> Iterator[Bench]:
     """Yield the bench for ``budget`` seconds; raises SystemExit without a torch that can be imported."""
     (out / "worker").mkdir(parents=True, exist_ok=True)
-    with Cluster(ProcessLauncher([HostPlace("here", slots=8)], out / "worker")) as cluster:
+    with Cluster(ProcessLauncher([HostPlace("here", slots=8)], worker())) as cluster:
         cluster.greet(30)
         broken = cluster.preload(120)
         if broken:

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from nccl_triage.verify.collective_run import HostPlace
-from nccl_triage.verify.launchers import AgentLink
+from nccl_triage.hosts.links import HostPlace, Link
 from nccl_triage.verify.worker.progress import STAGES
 
 Answer = dict[str, Any]
@@ -165,20 +164,29 @@ class HealthyLink:
     def descriptor(self) -> None:
         """There is none: it must be polled."""
 
-    def close(self) -> None:
-        """Nothing was started."""
+    def said(self) -> str:
+        """Nothing is wrong."""
+        return ""
 
 
 class HealthyLauncher:
     """Reaches hosts on which everything passes."""
 
+    at_once, reach = 8, 30.0
+
     def __init__(self, places: Sequence[HostPlace], told: Sequence[Mapping[str, Any]], gpus: int) -> None:
         self.places: Sequence[HostPlace] = places
         self._links = [HealthyLink(place, host, gpus) for place, host in enumerate(told)]
 
-    def open(self) -> list[AgentLink]:
-        """Return the links."""
-        return list(self._links)
+    def open(self, place: int) -> Link:
+        """Return the link to a host."""
+        return self._links[place]
+
+    def ready(self) -> None:
+        """All agents have started."""
+
+    def end(self) -> None:
+        """Nothing was started."""
 
     def reserve(self, gpus: Mapping[int, int]) -> dict[int, str]:
         """Nobody shares the GPUs out."""

@@ -9,7 +9,6 @@ from __future__ import annotations
 import contextlib
 import json
 import sys
-import tempfile
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager
@@ -19,10 +18,10 @@ from typing import Any
 
 from corpus.scenarios import network
 from corpus.scenarios.network import HOSTS, Lab, inside, sh
+from nccl_triage.hosts.links import HostPlace
+from nccl_triage.hosts.processes import ProcessLauncher
 from nccl_triage.verify import reachability
-from nccl_triage.verify.cluster import GREETING, Cluster
-from nccl_triage.verify.collective_run import HostPlace
-from nccl_triage.verify.launchers.processes import ProcessLauncher
+from nccl_triage.verify.cluster import GREETING, Cluster, worker
 
 World = Callable[[], AbstractContextManager[Lab]]
 ROUTE, FIREWALL, LINK = "network-unreachable-subnet", "network-firewall-port", "network-link-fault"
@@ -120,7 +119,7 @@ WORLDS: Mapping[str, Broken] = dict(_worlds())
 def probe(lab: Lab) -> dict[str, Any]:
     """Return what agents on the two hosts tell of themselves and of the paths; equal paths once, with their number."""
     places = [HostPlace(HOSTS[host], ("ip", "netns", "exec", lab.hosts[host])) for host in (0, 1)]
-    with tempfile.TemporaryDirectory() as folder, Cluster(ProcessLauncher(places, Path(folder), None)) as cluster:
+    with Cluster(ProcessLauncher(places, worker())) as cluster:
         cluster.greet(GREETING)
         paths = [path.to_dict() for path in reachability.measure(cluster).paths]
         facts = cluster.facts

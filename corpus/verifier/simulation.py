@@ -24,9 +24,9 @@ from nccl_triage.engine import load
 from nccl_triage.engine.schema import RuleSet
 from nccl_triage.evaluation import cases
 from nccl_triage.evaluation.run import outcome_of
+from nccl_triage.hosts.links import HostPlace
 from nccl_triage.verify import api, feedback, plan
 from nccl_triage.verify.cluster import Cluster
-from nccl_triage.verify.collective_run import HostPlace
 from nccl_triage.verify.conduct import carry_out
 from nccl_triage.verify.plan import PlanOptions
 from nccl_triage.verify.question import Question

@@ -19,8 +19,8 @@ from click.testing import CliRunner, Result
 from nccl_triage import resources
 from nccl_triage.cli import cli
 from nccl_triage.errors import UsageError
+from nccl_triage.hosts.probes import inventory
 from nccl_triage.verify import api
-from nccl_triage.verify.worker import inventory
 from tests.render.verified import verification
 
 ROOT = Path(__file__).parents[2]

@@ -1,4 +1,4 @@
-"""Where the value of an option comes from: flags, variables, files of the project, the user's file, defaults."""
+"""Where the value of an option comes from: flags, variables, the file that is named, the user's own, defaults."""
 
 from __future__ import annotations
 
@@ -6,14 +6,15 @@ import json
 import os
 import subprocess
 import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner, Result
 
-from nccl_triage.cli import cli, configuration, consent, every_command, settings
-from nccl_triage.errors import TriageError
+from nccl_triage.cli import cli, config_files, configuration, every_command
+from nccl_triage.errors import TriageError, UsageError
 
 ROOT = Path(__file__).parents[2]
 OOM = "[rank2]: torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB.\n"
@@ -22,17 +23,14 @@ Invoke = Callable[..., Result]
 
 @pytest.fixture
 def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A repository that is the current folder, a home without files, and no variables of ours."""
+    """The current folder with a log, a home without files, and no variables of ours."""
     folder = tmp_path / "home" / "project"
-    (folder / ".git").mkdir(parents=True)
+    folder.mkdir(parents=True)
     (folder / "trainer.log").write_text(OOM)
     for name in list(os.environ):
         if name.startswith(("NCCL_TRIAGE_", "XDG_CONFIG", "LANG", "LC_")):
             monkeypatch.delenv(name)
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
-    # Whether a file counts at all: tests/cli/test_consent.py.
-    monkeypatch.setattr(consent, "of", lambda path: consent.Consent(str(path), "allowed"))
-    monkeypatch.setattr(consent, "digest", lambda layer: "allowed")
     monkeypatch.chdir(folder)
     return folder
 
@@ -73,23 +71,27 @@ def test_without_any_file_everything_is_a_default(project: Path) -> None:
 
 
 def test_the_order_of_precedence(project: Path, user: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    sources = {
-        user: "# mine\njobs: 2\n",
-        project / "setup.cfg": "[metadata]\nname = x\n\n[nccl-triage]\njobs = 3\n",
-        project / "pyproject.toml": '[project]\nname = "x"\n[tool.nccl-triage]\n\njobs = 4\n',
-        project / ".nccl-triage.yaml": "lang: en\njobs: 5\n",
-    }
     assert origin("jobs") == (None, "default")
-    for number, (path, text) in enumerate(sources.items(), 2):
-        path.write_text(text)
-        line = next(n for n, content in enumerate(text.splitlines(), 1) if content.startswith("jobs"))
-        assert origin("jobs") == (number, f"{path}:{line}")
+    user.write_text("# mine\njobs: 2\nlang: en\n")
+    assert origin("jobs") == (2, f"{user}:2")
+    (project / "run.yaml").write_text("jobs: 5\n")
+    assert origin("jobs", "diagnose", "--config", "run.yaml") == (5, "run.yaml:1")
+    assert origin("jobs", "diagnose", "--config=run.yaml") == (5, "run.yaml:1")
+    assert origin("lang", "diagnose", "--config", "run.yaml") == ("en", f"{user}:3")  # each value has its own origin
+    monkeypatch.setenv("NCCL_TRIAGE_CONFIG", "run.yaml")
+    assert origin("jobs") == (5, "run.yaml:1")
     monkeypatch.setenv("NCCL_TRIAGE_JOBS", "6")
     assert origin("jobs") == (6, "NCCL_TRIAGE_JOBS")
     monkeypatch.setenv("NCCL_TRIAGE_DIAGNOSE_JOBS", "7")
     assert origin("jobs") == (7, "NCCL_TRIAGE_DIAGNOSE_JOBS")
     assert origin("jobs", "diagnose", "--jobs", "8") == (8, "--jobs")
-    assert origin("lang") == ("en", f"{project / '.nccl-triage.yaml'}:1")  # each value has its own origin
+
+
+def test_nothing_is_read_from_where_logs_lie(project: Path) -> None:
+    (project / ".nccl-triage.yaml").write_text("jobs: 5\n")
+    (project / "config.yaml").write_text("jobs: 5\n")
+    (project / "pyproject.toml").write_text("[tool.nccl-triage]\njobs = 4\n")
+    assert origin("jobs") == (None, "default")
 
 
 def test_an_empty_variable_is_none(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -97,45 +99,18 @@ def test_an_empty_variable_is_none(project: Path, monkeypatch: pytest.MonkeyPatc
     assert origin("jobs") == (None, "default")
 
 
-def test_no_config_leaves_files_out_and_variables_in(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (project / ".nccl-triage.yaml").write_text("jobs: 5\nnonsense: 1\n")
+def test_no_config_leaves_files_out_and_variables_in(
+    project: Path, user: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    user.write_text("jobs: 5\nnonsense: 1\n")
     monkeypatch.setenv("NCCL_TRIAGE_SUSPECTS", "2")
     assert origin("jobs", "diagnose", "--no-config") == (None, "default")
     assert origin("suspects", "verify", "--no-config") == (2, "NCCL_TRIAGE_SUSPECTS")
 
 
-def test_the_nearest_file_up_to_the_root_of_the_repository(
-    project: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    below = project / "a" / "b"
-    below.mkdir(parents=True)
-    monkeypatch.chdir(below)
-    (project.parent / ".nccl-triage.yaml").write_text("jobs: 2\n")  # above the repository
-    assert origin("jobs") == (None, "default")
-    (project / ".nccl-triage.yaml").write_text("jobs: 3\n")
-    assert origin("jobs")[0] == 3
-    (project / "a" / "pyproject.toml").write_text("[tool.other]\njobs = 9\n")  # not ours: it does not count
-    (project / "a" / ".nccl-triage.yaml").write_text("jobs: 4\n")
-    assert origin("jobs") == (4, f"{project / 'a' / '.nccl-triage.yaml'}:1")
-
-
-def test_outside_of_repository_and_home_only_the_current_folder_counts(
-    project: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    shared = tmp_path / "shared" / "run"
-    shared.mkdir(parents=True)
-    (tmp_path / "shared" / ".nccl-triage.yaml").write_text("jobs: 2\n")
-    monkeypatch.chdir(shared)
-    assert origin("jobs") == (None, "default")
-    (shared / ".nccl-triage.yaml").write_text("jobs: 3\n")
-    assert origin("jobs")[0] == 3
-
-
-def test_sections_of_commands_go_before_the_general_part(project: Path) -> None:
-    (project / ".nccl-triage.yaml").write_text(
-        "format: markdown\nverify:\n  budget: 60\nrules:\n  list:\n    kind: causes\n  lang: zh\n"
-    )
-    path = project / ".nccl-triage.yaml"
+def test_sections_of_commands_go_before_the_general_part(project: Path, user: Path) -> None:
+    user.write_text("format: markdown\nverify:\n  budget: 60\nrules:\n  list:\n    kind: causes\n  lang: zh\n")
+    path = user
     assert origin("format") == ("markdown", f"{path}:1")
     assert origin("budget", "verify") == (60.0, f"{path}:3")
     assert origin("budget", "diagnose") == (120.0, "default")
@@ -145,33 +120,12 @@ def test_sections_of_commands_go_before_the_general_part(project: Path) -> None:
     assert origin("format", "rules", "list") == ("text", "default")
 
 
-@pytest.mark.parametrize(
-    ("name", "text", "line"),
-    [
-        ("pyproject.toml", '[tool.nccl-triage.verify]\nbudget = 60\n"suspects" = 2\n', 2),
-        ("pyproject.toml", "[tool.nccl-triage]\nlang = 'en'\n\n[tool.nccl-triage.verify]\n# s\nbudget=60.0\n", 6),
-        ("pyproject.toml", "[tool]\nx = 1\n[tool.nccl-triage]\nverify = {budget = 60}\n", 3),
-        ("setup.cfg", "[nccl-triage.verify]\nbudget: 60\n", 2),
-        (".nccl-triage.yaml", "verify: {suspects: 1,\n  budget: 60}\n", 2),
-    ],
-)
-def test_lines_of_values_in_every_kind_of_file(project: Path, name: str, text: str, line: int) -> None:
-    (project / name).write_text(text)
-    assert origin("budget", "verify") == (60.0, f"{project / name}:{line}")
-
-
-def test_lists_flags_and_counts(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (project / "setup.cfg").write_text("[nccl-triage]\nrules =\n    site\n    ~/more\nexit-code = yes\nverbose = 2\n")
+def test_lists_flags_and_counts(project: Path, user: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    user.write_text("rules: [site, ~/more, /b]\nexit_code: yes\nverbose: 2\nmodel: none\nprogress: false\n")
     found = shown("diagnose")
-    assert found["rules"]["value"] == [str(project / "site"), str(project.parent / "more")]
+    assert found["rules"]["value"] == [str(user.parent / "site"), str(project.parent / "more"), "/b"]
     assert found["exit-code"]["value"] is True
     assert found["verbose"]["value"] == 2
-    (project / "pyproject.toml").write_text(
-        "[tool.nccl-triage]\nrules = ['a', '/b']\nexit_code = false\nmodel = 'none'\nprogress = false\n"
-    )
-    found = shown("diagnose")
-    assert found["rules"]["value"] == [str(project / "a"), "/b"]
-    assert found["exit-code"]["value"] is False
     assert found["model"]["value"] == "none"
     assert found["progress"]["value"] is False
     monkeypatch.setenv("NCCL_TRIAGE_RULES", f"x{os.pathsep}/y")
@@ -199,64 +153,66 @@ def test_lists_flags_and_counts(project: Path, monkeypatch: pytest.MonkeyPatch) 
         ("format: pdf\n", ":1", "invalid value for format"),
     ],
 )
-def test_what_is_wrong_is_told_with_its_line(project: Path, text: str, where: str, said: str) -> None:
-    path = project / ".nccl-triage.yaml"
+def test_what_is_wrong_is_told_with_its_line(project: Path, user: Path, text: str, where: str, said: str) -> None:
+    path = user
     path.write_text(text)
     error = "\n".join(fails("verify" if "verify" in text else "diagnose", "trainer.log").lines())
     assert error.startswith(f"error: {path}{where}:"), error
     assert said in error
 
 
-def test_broken_files_of_others_are_not_ours_to_refuse(project: Path) -> None:
-    (project / "pyproject.toml").write_text("[project\n# nccl-triage is nice\n")
-    (project / "setup.cfg").write_text("nccl-triage without a section\n")
-    assert origin("jobs") == (None, "default")
-    (project / "pyproject.toml").write_text("[tool.nccl-triage]\njobs = = 2\n")
-    assert "not a valid configuration" in fails("diagnose", "trainer.log").message
-    assert "--no-config" in str(fails("diagnose", "trainer.log").remedy)
-
-
 @pytest.mark.parametrize("noise", [b"\xff\xfe\x00jobs", b"jobs: \x80\n"])
-def test_what_is_no_text_is_said(project: Path, noise: bytes) -> None:
-    (project / ".nccl-triage.yaml").write_bytes(noise)
-    assert str(project / ".nccl-triage.yaml") in fails("diagnose", "trainer.log").message
+def test_what_is_no_text_is_said(project: Path, user: Path, noise: bytes) -> None:
+    user.write_bytes(noise)
+    assert str(user) in fails("diagnose", "trainer.log").message
 
 
-def test_odd_things_in_place_of_files(project: Path) -> None:
-    (project / ".nccl-triage.yaml").mkdir()
-    os.mkfifo(project / "setup.cfg")
-    (project / "pyproject.toml").symlink_to("nowhere")
+@pytest.mark.parametrize("odd", ["/dev/zero", "fifo", "nowhere", "."])
+def test_what_is_no_regular_file_is_not_read(project: Path, user: Path, odd: str) -> None:
+    os.mkfifo(user.parent / "fifo")
+    user.symlink_to(odd)
     assert origin("jobs") == (None, "default")
+    with pytest.raises(UsageError, match="cannot read"):
+        configuration.layers(str(user))
 
 
-@pytest.mark.parametrize("key", sorted(settings.USER_KEYS))
-def test_a_file_of_the_project_must_not_choose_what_runs_or_where_is_written(
-    project: Path, user: Path, key: str
-) -> None:
-    command = next(" ".join(w) for w, c in every_command().items() if key in settings.options_of(c))
-    (project / ".nccl-triage.yaml").write_text(f"{key}: /tmp/evil\n")
-    error = fails(*command.split(), "trainer.log")
-    assert error.message == f"{project / '.nccl-triage.yaml'}:1: {key} may not be set by a file of the project"
-    assert not Path("/tmp/evil").exists()
-    (project / ".nccl-triage.yaml").unlink()
-    value = next(c for c in every_command().values() if key in settings.options_of(c))
-    option = settings.options_of(value)[key]
-    texts = {"before": "90d", "engine": "ray", "launcher": "ray", "pid": "12", "signal": "USR1"}
-    text = texts.get(key, "true" if option.is_flag else "mine")
-    user.write_text(f"{key}: {text}\n")
-    assert origin(key, *command.split())[1] == f"{user}:1"
+BOMBS = {
+    "deep": "a: " + "[" * 20_000,
+    "mappings": "a: " + "{a: " * 15 + "1" + "}" * 15,
+    "long": "jobs: " + "9" * 100_000,
+    "keys": "\n".join(f"k{number}: 1" for number in range(9_000)),
+    "broken": "a: b: c",
+    "large": "#" * (configuration.MAX_SIZE + 1),
+}
 
 
-def test_every_option_is_either_for_projects_or_for_users() -> None:
-    keys = {key for command in every_command().values() for key in settings.options_of(command)}
-    assert settings.PROJECT_KEYS.isdisjoint(settings.USER_KEYS)
-    assert keys - settings.PROJECT_KEYS - settings.USER_KEYS == set(), "decide who may set these (cli/settings.py)"
-    assert (settings.PROJECT_KEYS | settings.USER_KEYS) - keys == set(), "these are options of no command"
-    assert settings.TRUSTED_KEYS <= settings.PROJECT_KEYS
+@pytest.mark.parametrize("name", BOMBS)
+def test_a_file_made_to_be_too_much_ends_in_a_sentence(user: Path, name: str) -> None:
+    user.write_text(BOMBS[name])
+    started = time.process_time()
+    assert str(user) in "\n".join(fails("diagnose", "trainer.log").lines())
+    assert fails("diagnose", "trainer.log", "--config", str(user))
+    assert time.process_time() - started < 20
 
 
-def test_rules_from_a_file_that_others_can_write_are_not_used(project: Path) -> None:
-    path = project / ".nccl-triage.yaml"
+def test_a_long_and_deep_configuration_has_bounds() -> None:
+    deep = "".join(f"{' ' * level}a:\n" for level in range(config_files.MAX_DEPTH + 1))
+    with pytest.raises(UsageError):
+        config_files.read_yaml(Path("x"), f"{deep}{' ' * (config_files.MAX_DEPTH + 1)}a: 1\n")
+    lines = "\n".join(f"k{number}: 1" for number in range(config_files.MAX_KEYS))
+    assert len(config_files.read_yaml(Path("x"), lines)[()]) == config_files.MAX_KEYS
+
+
+def test_no_escape_sequence_of_a_file_is_printed(user: Path) -> None:
+    user.write_text('rules: ["\\e[2Jx\\u202e"]\ncorpus: "a\\e]0;b\\a"\n')
+    for words in (["diagnose", "--show-config"], ["--show-config"], ["diagnose", "--show-config=json"]):
+        result = CliRunner().invoke(cli, words, catch_exceptions=False)
+        assert result.exit_code == 0
+        assert not set(result.output) & set("\x1b\x07\u202e")
+
+
+def test_rules_from_a_file_that_others_can_write_are_not_used(project: Path, user: Path) -> None:
+    path = user
     path.write_text("rules: [evil]\njobs: 2\n")
     path.chmod(0o666)
     result = CliRunner().invoke(cli, ["diagnose", "trainer.log"], catch_exceptions=False)
@@ -264,7 +220,7 @@ def test_rules_from_a_file_that_others_can_write_are_not_used(project: Path) -> 
     assert f"{path}:1: rules is not used: others than you can write {path}" in result.output
     assert origin("jobs")[0] == 2
     path.chmod(0o644)
-    assert origin("rules")[0] == [str(project / "evil")]
+    assert origin("rules")[0] == [str(user.parent / "evil")]
     if os.geteuid() == 0:
         os.chown(path, 65534, -1)
         assert origin("rules")[0] == []
@@ -286,15 +242,15 @@ def test_a_bad_variable_is_named(project: Path, monkeypatch: pytest.MonkeyPatch)
     assert fails("diagnose", "trainer.log").message == "NCCL_TRIAGE_JOBS: invalid value for jobs"
 
 
-def test_configured_values_are_used(project: Path) -> None:
-    (project / ".nccl-triage.yaml").write_text("format: json\nlang: zh\n")
+def test_configured_values_are_used(project: Path, user: Path) -> None:
+    user.write_text("format: json\nlang: zh\n")
     result = CliRunner().invoke(cli, ["trainer.log"], catch_exceptions=False)
     assert json.loads(result.stdout)["diagnoses"][0]["cause"] == "gpu-out-of-memory"
     assert "显存" in CliRunner().invoke(cli, ["trainer.log", "--format", "text"]).stdout
 
 
-def test_help_speaks_the_configured_language_and_bears_a_broken_file(project: Path) -> None:
-    path = project / ".nccl-triage.yaml"
+def test_help_speaks_the_configured_language_and_bears_a_broken_file(project: Path, user: Path) -> None:
+    path = user
     path.write_text("lang: zh\n")
     assert "选项" in CliRunner().invoke(cli, ["diagnose", "--help"]).stdout
     assert "Options" in CliRunner().invoke(cli, ["diagnose", "--help", "--lang", "en"]).stdout
@@ -306,18 +262,18 @@ def test_help_speaks_the_configured_language_and_bears_a_broken_file(project: Pa
 
 def test_show_config_of_everything(project: Path, user: Path) -> None:
     user.write_text("verify:\n  budget: 30\n")
-    (project / ".nccl-triage.yaml").write_text("lang: en\n")
-    result = CliRunner().invoke(cli, ["--show-config"], catch_exceptions=False)
+    (project / "run.yaml").write_text("lang: en\n")
+    result = CliRunner().invoke(cli, ["--config", "run.yaml", "--show-config"], catch_exceptions=False)
     assert result.exit_code == 0
     lines = result.stdout.splitlines()
-    assert lines[0] == f"configuration files, first to last: {project / '.nccl-triage.yaml'}, {user}"
+    assert lines[0] == f"configuration files, first to last: run.yaml, {user}"
     for words in every_command():
         assert f"nccl-triage {' '.join(words)}" in lines
     assert [line.split() for line in lines if "budget" in line and str(user) in line] == [
         ["budget", "30.0", f"{user}:2"]
     ]
-    document = json.loads(CliRunner().invoke(cli, ["--show-config=json"]).stdout)
-    assert document["files"] == [str(project / ".nccl-triage.yaml"), str(user)]
+    document = json.loads(CliRunner().invoke(cli, ["--config", "run.yaml", "--show-config=json"]).stdout)
+    assert document["files"] == ["run.yaml", str(user)]
     assert document["commands"]["verify"]["budget"] == {"value": 30.0, "source": "file", "origin": f"{user}:2"}
 
 

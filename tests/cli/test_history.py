@@ -124,16 +124,6 @@ def test_flag_variable_and_key_agree(
             assert kept or "it is switched off" in str(told.exception)
 
 
-def test_a_file_of_the_project_may_not_choose_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / ".git").mkdir()
-    (tmp_path / ".nccl-triage.yaml").write_text("history: /tmp/theirs.sqlite\n")
-    (tmp_path / "train.log").write_text(XID)
-    result = CliRunner().invoke(cli, ["train.log", "--config", ".nccl-triage.yaml"])
-    assert result.exit_code != 0
-    assert "history may not be set by a file of the project" in str(result.exception)
-
-
 @pytest.mark.parametrize("follow", [True, False])
 def test_a_pipe_is_kept_at_its_end(tmp_path: Path, follow: bool) -> None:
     path = tmp_path / "history.sqlite"

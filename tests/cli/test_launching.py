@@ -9,27 +9,16 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from nccl_triage.cli import cli, consent
+from nccl_triage.cli import cli
 from nccl_triage.errors import TriageError
 from tests.verify.whole_report import document
-
-#: What would choose what is run, where, or as whom.
-KEYS = {
-    "host": "[a=touch marker]",
-    "python": "/tmp/evil",
-    "trust-env": "true",
-    "ray-address": "10.0.0.1:6379",
-    "workdir": "/tmp",
-    "launcher": "ray",
-    "allow-busy": "true",
-}
 
 
 @pytest.fixture
 def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A repository that is the current folder, whose files the user has allowed, with a log."""
+    """The current folder, with a log."""
     folder = tmp_path / "home" / "project"
-    (folder / ".git").mkdir(parents=True)
+    folder.mkdir(parents=True)
     (folder / "trainer.log").write_text(
         "[rank2]: torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2 GiB.\n"
     )
@@ -37,8 +26,6 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         if name.startswith(("NCCL_TRIAGE_", "XDG_CONFIG")):
             monkeypatch.delenv(name)
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
-    monkeypatch.setattr(consent, "of", lambda path: consent.Consent(str(path), "allowed"))
-    monkeypatch.setattr(consent, "digest", lambda layer: "allowed")
     monkeypatch.chdir(folder)
     return folder
 
@@ -55,19 +42,6 @@ def plan(*words: str) -> str:
     result = CliRunner().invoke(cli, ["verify", "report.json", "--dry-run", *words], catch_exceptions=False)
     assert result.exit_code == 0, result.output
     return result.output
-
-
-@pytest.mark.parametrize("command", ["verify", "preflight"])
-@pytest.mark.parametrize("section", ["", "verify"])
-@pytest.mark.parametrize("key", KEYS)
-def test_a_file_of_the_project_chooses_neither_hosts_nor_programs(
-    project: Path, key: str, section: str, command: str
-) -> None:
-    line = f"{key}: {KEYS[key]}\n"
-    (project / ".nccl-triage.yaml").write_text(f"{section}:\n  {line}" if section else line)
-    error = fails(command, "trainer.log", "--dry-run") if command == "verify" else fails(command)
-    assert f"{key} may not be set by a file of the project" in error.message
-    assert not (project / "marker").exists()
 
 
 @pytest.mark.parametrize("command", ["verify", "preflight"])

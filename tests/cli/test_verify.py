@@ -14,9 +14,9 @@ import pytest
 from click.testing import CliRunner, Result
 
 from nccl_triage.cli import cli
+from nccl_triage.hosts.probes import host, inventory
 from nccl_triage.render.words import columns
 from nccl_triage.verify import api
-from nccl_triage.verify.worker import host, inventory
 
 #: Two hosts of one Ray job in networks without a route, in which a broadcast failed.
 LOG = """\

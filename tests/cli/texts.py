@@ -33,7 +33,7 @@ CARRIERS = {"template", "remedy", "cause", "listing"}
 #: Parameters that pass such a text on.
 PASSED = {"message", "text", "line", "english"}
 #: Packages whose calls of these names are something else: their own pages and protocols.
-ELSEWHERE = ("render", "verify/worker", "verify/launchers/ray_relay.py", "verify/plan.py")
+ELSEWHERE = ("render", "verify/worker", "hosts/ray_actors.py", "hosts/agent.py", "hang/collect.py", "verify/plan.py")
 
 
 @dataclass(frozen=True)

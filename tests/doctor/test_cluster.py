@@ -16,6 +16,7 @@ from nccl_triage.doctor import cluster as nodes
 from nccl_triage.doctor.collect import ProbeOptions
 from nccl_triage.doctor.document import build
 from nccl_triage.doctor.text import text
+from nccl_triage.hosts.ray_launcher import RayLauncher
 from tests.raylets import MARKS, NODE
 
 pytestmark = MARKS
@@ -43,14 +44,15 @@ def test_the_odd_node_is_named_and_one_that_dies_is_told(
     result = CliRunner().invoke(cli, words, catch_exceptions=False)
     assert result.exit_code == 0, result.output
     compare(json.loads(saved.read_bytes()))
-    hired = nodes._start_actors
+    opened = RayLauncher.open
 
-    def hire(*given: Any) -> Any:
-        made = hired(*given)
-        cluster.remove_node(odd_node, allow_graceful=False)
+    def open_and_kill(self: RayLauncher, place: int) -> Any:
+        made = opened(self, place)
+        if place == 2:
+            cluster.remove_node(odd_node, allow_graceful=False)
         return made
 
-    monkeypatch.setattr(nodes, "_start_actors", hire)
+    monkeypatch.setattr(RayLauncher, "open", open_and_kill)
     told: list[tuple[int, int]] = []
     collected = nodes.collect(cluster.address, ProbeOptions(NO_TORCH), lambda done, total: told.append((done, total)))
     assert [one.problem is None for one in collected].count(False) == 1

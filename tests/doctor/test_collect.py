@@ -5,40 +5,37 @@ from __future__ import annotations
 import json
 import os
 import socket
-import subprocess
-import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from nccl_triage.doctor import cluster, collect
 from nccl_triage.doctor.collect import ProbeOptions
 from nccl_triage.doctor.probes import GROUPS
+from nccl_triage.hosts.asking import ask
+from nccl_triage.hosts.links import HostPlace
+from nccl_triage.hosts.processes import ProcessLauncher
 from tests.raylets import alive
 
 NO_TORCH = "/nonexistent/python"
 
 
-def test_this_machine_answers_from_the_archive_alone(tmp_path: Path) -> None:
-    archive = tmp_path / "doctor.zip"
-    archive.write_bytes(cluster.program())
-    environment = {**os.environ, "NCCL_DEBUG": "WARN", "PYTHONPATH": "", "SOME_TOKEN": "secret"}
-    told = subprocess.run(
-        [sys.executable, str(archive), json.dumps({"python": NO_TORCH})],
-        env=environment,
-        cwd=tmp_path,
-        capture_output=True,
-        check=True,
-        timeout=120,
-    )
-    found = json.loads(told.stdout)
+def test_this_machine_answers_from_the_archive_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, value in {"NCCL_DEBUG": "WARN", "PYTHONPATH": "", "SOME_TOKEN": "secret"}.items():
+        monkeypatch.setenv(name, value)
+    answers: list[dict[str, Any]] = []
+    launcher = ProcessLauncher([HostPlace("here")], cluster.program())
+    assert not ask(launcher, {0: {"python": NO_TORCH}}, 120.0, lambda _, answer: answers.append(answer))
+    begun, found = answers
+    assert (begun["answer"], found["answer"]) == ("begun", "facts")
     assert set(found["facts"]) == {name for group in GROUPS.values() for name in group}
     assert {entry["why"] for entry in found["unseen"]}.isdisjoint({"broke", "died", "hangs"})
     facts = found["facts"]
     assert facts["system"]["name"] == socket.gethostname()
     assert facts["environment"]["variables"]["NCCL_DEBUG"] == "WARN"
-    assert "secret" not in told.stdout.decode()
+    assert "secret" not in json.dumps(answers)
     assert "lo" in {entry["name"] for entry in facts["network"]["interfaces"]}
     assert facts["limits"]["nofile"]["soft"] > 0
     assert facts["software"]["torch"] is None

@@ -9,10 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from nccl_triage.errors import UsageError
 from nccl_triage.hang import collect
-from nccl_triage.hang.hosts import CommandHosts, slurm_job
-from nccl_triage.verify.collective_run import HostPlace
+from nccl_triage.hang.hosts import behind_commands
+from nccl_triage.hosts.links import HostPlace
 from tests.hang.hanging import ROOT, WORK, hang, sleeping_ranks
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
@@ -75,14 +74,14 @@ def test_a_job_that_goes_on_meanwhile_does_not_hang(tmp_path: Path) -> None:
 
 def test_a_host_behind_a_command_gets_the_program_and_sends_its_evidence(tmp_path: Path) -> None:
     with sleeping_ranks(tmp_path, [3], MASTER_ADDR="far", MASTER_PORT="1003") as [pid]:
-        reach = CommandHosts([HostPlace("far", ("env", "PYTHONPATH=")), HostPlace("gone", ("false",))], None)
+        reach = behind_commands([HostPlace("far", ("env", "PYTHONPATH=")), HostPlace("gone", ("false",))], None)
         try:
             found = reach.ask({index: {"do": "find", "pids": [pid]} for index in (0, 1)}, collect.FIND)
             assert found[1].problem is not None and "exit code 1" in found[1].problem
             [[rank]] = found[0].found["jobs"].values()
             taken = reach.ask({0: {"do": "take", "host": "far", "ranks": [rank], "wait": 0, "signal": None}}, 60.0)
         finally:
-            reach.close()
+            reach.launcher.close()
     assert taken[0].problem is None
     assert [sample["state"] for sample in taken[0].samples] == ["S", "S"]
     assert any(name.endswith("/train.log") for name in taken[0].files)
@@ -106,35 +105,3 @@ def test_every_node_of_a_slurm_job_is_asked(tmp_path: Path) -> None:
     steps = [line for line in asked.read_text("utf-8").splitlines() if "/srun " in line]
     assert len(steps) == 3, "two to find the processes, and one to the node that has some"
     assert all(f"--jobid={job} --overlap --nodes=1 --ntasks=1" in line for line in steps)
-
-
-@pytest.mark.parametrize(
-    ("asked", "told", "said"),
-    [
-        ("7", "7|7_[0-1]|PENDING|{user}|", "Slurm job 7 does not run: it is PENDING"),
-        ("7", "9|7_1|RUNNING|{user}|gn01\n8|7_0|RUNNING|{user}|gn01", "Slurm job 7 is an array of which 2 tasks run"),
-        ("7_1", "9|7_1|RUNNING|{user}|gn01", "--jobid=9"),
-        ("7", "7|7+0|RUNNING|{user}|gn01\n8|7+1|RUNNING|{user}|gn02", "--jobid=7 --het-group=0"),
-        ("7", "7|7|RUNNING|4294967290|gn01", "Slurm job 7 belongs to 4294967290"),
-        ("7", "", "Slurm does not know job 7"),
-        ("7;reboot", "", "expected a job, a task of an array or a step"),
-        ("--users=x", "", "expected a job, a task of an array or a step"),
-    ],
-)
-def test_what_squeue_prints_decides(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, asked: str, told: str, said: str
-) -> None:
-    (tmp_path / "squeue").write_text(f"#!/bin/sh\ncat <<'E'\n{told.format(user=os.geteuid())}\nE\n", "utf-8")
-    (tmp_path / "scontrol").write_text('#!/bin/sh\necho "$3"\n', "utf-8")
-    for path in tmp_path.iterdir():
-        path.chmod(0o755)
-    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
-    monkeypatch.setenv("SLURM_JOB_ID", "1")
-    monkeypatch.setenv("SLURM_CONF", "/etc/slurm/other.conf")
-    if not said.startswith("--jobid"):
-        with pytest.raises(UsageError, match=said):
-            slurm_job(asked)
-        return
-    command = " ".join(slurm_job(asked).places[0].command)
-    assert said in command
-    assert "-u SLURM_JOB_ID" in command and "-u SLURM_CONF" not in command

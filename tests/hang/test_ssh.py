@@ -20,8 +20,8 @@ from typing import NamedTuple
 import pytest
 
 from nccl_triage import diagnose
-from nccl_triage.hang.hosts import CommandHosts
-from nccl_triage.verify.api import Settings, places_of
+from nccl_triage.hang.hosts import behind_commands
+from nccl_triage.hosts.ssh import places_of
 from tests.hang import namespaces
 from tests.hang.hanging import ROOT, TRAIN, children, wait_for
 from tests.hang.namespaces import Host, nothing_left
@@ -171,7 +171,7 @@ def test_the_rank_on_another_host_is_named(site: Site, tmp_path: Path) -> None:
 def test_any_login_shell_will_do(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
     shells = [shell for shell in SHELLS if shutil.which(shell)]
     monkeypatch.setenv("PATH", site.environment["PATH"])
-    reach = CommandHosts(places_of(Settings(hosts=tuple(shells))), None)
+    reach = behind_commands(places_of(shells), None)
     replies = reach.ask({at: {"do": "find"} for at in range(len(shells))}, 20.0)
     assert [(replies[at].name, replies[at].problem, replies[at].found.get("host")) for at in sorted(replies)] == [
         (shell, None, "ha") for shell in shells
@@ -182,7 +182,7 @@ def test_many_hosts_do_not_exhaust_a_jump_host(site: Site, monkeypatch: pytest.M
     """Where sshd has ten connections that have not logged in, it refuses the next, here always."""
     names = [f"many{number}" for number in range(20)]
     monkeypatch.setenv("PATH", site.environment["PATH"])
-    reach = CommandHosts(places_of(Settings(hosts=tuple(names))), None)
+    reach = behind_commands(places_of(names), None)
     replies = reach.ask({at: {"do": "find"} for at in range(len(names))}, 20.0)
     assert [(reply.name, reply.problem) for reply in replies.values()] == [(name, None) for name in names]
 

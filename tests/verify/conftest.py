@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from nccl_triage.verify.cluster import Cluster
-from nccl_triage.verify.collective_run import HostPlace
-from nccl_triage.verify.launchers.processes import ProcessLauncher
+from nccl_triage.hosts.links import HostPlace
+from nccl_triage.hosts.processes import ProcessLauncher
+from nccl_triage.verify.cluster import Cluster, worker
 from tests.verify.gloo_cluster import Gloo
 from tests.verify.gpu_host import Gpu, GpuHost, Machine, gpus, machine
 
@@ -21,7 +21,7 @@ def gloo(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Gloo]:
     if find_spec("torch") is None:
         pytest.skip("torch is not installed")
     folder = tmp_path_factory.mktemp("gloo")
-    with Cluster(ProcessLauncher([HostPlace("here", slots=8)], folder)) as cluster:
+    with Cluster(ProcessLauncher([HostPlace("here", slots=8)], worker())) as cluster:
         cluster.greet(20.0)
         assert cluster.preload(120.0) == {}
         yield Gloo(cluster, folder)

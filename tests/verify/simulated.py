@@ -7,8 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from nccl_triage.verify.collective_run import HostPlace
-from nccl_triage.verify.launchers import AgentLink
+from nccl_triage.hosts.links import HostPlace, Link
 from nccl_triage.verify.worker.progress import STAGES
 from tests.verify.host_facts import facts, interface
 
@@ -145,8 +144,8 @@ class SimulatedLink:
     def descriptor(self) -> None:
         return None
 
-    def close(self) -> None:
-        self.dead = True
+    def said(self) -> str:
+        return ""
 
     def say(self, **answer: Any) -> None:
         self.queue.append(answer)
@@ -211,20 +210,27 @@ class SimulatedLink:
 class Launcher:
     """Reaches the hosts of a world."""
 
+    at_once, reach = 8, 30.0
+
     def __init__(self, world: World) -> None:
         self.world = world
         self.places: Sequence[HostPlace] = [HostPlace(name) for name in world.names]
 
-    def open(self) -> list[AgentLink]:
-        self.world.links = [SimulatedLink(self.world, place) for place in range(len(self.places))]
-        return list(self.world.links)
+    def open(self, place: int) -> Link:
+        self.world.links[place:] = [SimulatedLink(self.world, place)]
+        return self.world.links[place]
+
+    def ready(self) -> None:
+        pass
+
+    def end(self) -> None:
+        pass
 
     def reserve(self, gpus: Mapping[int, int]) -> dict[int, str]:
         return {}
 
     def close(self) -> None:
-        for link in self.world.links:
-            link.close()
+        pass
 
 
 def hosts(count: int, networks: Sequence[str] = ("10.0.0",)) -> list[dict[str, Any]]:

@@ -7,8 +7,9 @@ from dataclasses import replace
 import pytest
 
 from nccl_triage.engine.schema import RuleSet
+from nccl_triage.hosts.links import HostPlace
 from nccl_triage.verify import asked, plan
-from nccl_triage.verify.collective_run import CollectiveMessage, HostPlace
+from nccl_triage.verify.collective_run import CollectiveMessage
 from nccl_triage.verify.means import Means
 from nccl_triage.verify.plan import Plan, PlanOptions
 from nccl_triage.verify.question import Question, SuspectedCause

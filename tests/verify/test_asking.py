@@ -10,12 +10,12 @@ import pytest
 
 from corpus.verifier.documents import document
 from nccl_triage.engine.schema import RuleSet
+from nccl_triage.hosts.probes import inventory
 from nccl_triage.verify import api, plan
 from nccl_triage.verify.cluster import Cluster
 from nccl_triage.verify.means import Means
 from nccl_triage.verify.plan import Plan, Planned, PlanOptions
 from nccl_triage.verify.question import Question
-from nccl_triage.verify.worker import inventory
 from tests.verify.smi_host import Row, SmiHost
 
 pytestmark = pytest.mark.xdist_group("verify-asking")

@@ -11,9 +11,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nccl_triage.engine import load
+from nccl_triage.hosts.links import HostPlace
 from nccl_triage.verify import plan
 from nccl_triage.verify.cluster import Cluster
-from nccl_triage.verify.collective_run import HostPlace, RankTrace, RunFinding, RunResult
+from nccl_triage.verify.collective_run import RankTrace, RunFinding, RunResult
 from nccl_triage.verify.conduct import Bisection, bisect, carry_out
 from nccl_triage.verify.judge import Trial
 from nccl_triage.verify.means import Means

@@ -20,10 +20,11 @@ from typing import Any
 import pytest
 
 from nccl_triage import resources
+from nccl_triage.hosts.links import HostPlace
+from nccl_triage.hosts.processes import ProcessLauncher
 from nccl_triage.verify import runner
-from nccl_triage.verify.cluster import Cluster
-from nccl_triage.verify.collective_run import CollectiveMessage, CollectiveRun, Deadlines, HostPlace, RunResult, Slot
-from nccl_triage.verify.launchers.processes import ProcessLauncher
+from nccl_triage.verify.cluster import Cluster, worker
+from nccl_triage.verify.collective_run import CollectiveMessage, CollectiveRun, Deadlines, RunResult, Slot
 from tests.verify.whole_report import document
 
 pytestmark = pytest.mark.skipif(find_spec("torch") is None, reason="torch is not installed")
@@ -149,7 +150,7 @@ def sessions(result: RunResult) -> set[int]:
 
 @contextmanager
 def opened(place: Scene) -> Iterator[Cluster]:
-    with Cluster(ProcessLauncher([HostPlace("here", slots=8)], place.folder)) as cluster:
+    with Cluster(ProcessLauncher([HostPlace("here", slots=8)], worker())) as cluster:
         cluster.greet(20.0)
         assert cluster.preload(120.0) == {}
         yield cluster
@@ -164,7 +165,7 @@ def interrupt(made: CollectiveRun, traces: Any) -> None:
 def test_hangs_crashes_the_probe_and_an_interrupt_leave_nothing(place: Scene) -> None:
     begun: set[int] = set()
     with pytest.raises(KeyboardInterrupt), opened(place) as cluster:
-        begun |= {link._process.pid for link in cluster._links}  # type: ignore[attr-defined]
+        begun |= {link._process.pid for link in cluster._listener.links.values()}  # type: ignore[attr-defined]
         where = cluster.ask("listen", [0], 10.0, {0: {"ports": 2, "loopback": True}})[0]["where"]
         place.ports |= {port for entry in where for port in entry["ports"]}
         assert place.ports <= listening()
@@ -182,7 +183,7 @@ def test_hangs_crashes_the_probe_and_an_interrupt_leave_nothing(place: Scene) ->
 
 def test_an_agent_that_is_killed_in_a_run_leaves_nothing(place: Scene) -> None:
     with opened(place) as cluster:
-        agent = cluster._links[0]._process.pid  # type: ignore[attr-defined]
+        agent = cluster._listener.links[0]._process.pid  # type: ignore[attr-defined]
         cluster.ask("listen", [0], 10.0, {0: {"ports": 1, "loopback": True}})
         threading.Timer(0.6, os.kill, (agent, signal.SIGKILL)).start()
         started = time.monotonic()

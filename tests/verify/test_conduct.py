@@ -13,9 +13,9 @@ import pytest
 from nccl_triage.api import diagnose
 from nccl_triage.engine.schema import RuleSet
 from nccl_triage.errors import UsageError
+from nccl_triage.hosts.links import HostPlace
 from nccl_triage.verify import feedback, plan
 from nccl_triage.verify.cluster import Cluster
-from nccl_triage.verify.collective_run import HostPlace
 from nccl_triage.verify.conduct import carry_out
 from nccl_triage.verify.judge import ExperimentOutcome, Report
 from nccl_triage.verify.means import Means

@@ -8,8 +8,8 @@ from dataclasses import replace
 import pytest
 
 from nccl_triage.engine.schema import RuleSet
+from nccl_triage.hosts.links import HostPlace
 from nccl_triage.verify import plan
-from nccl_triage.verify.collective_run import HostPlace
 from nccl_triage.verify.decidable import can_decide, only_deciding
 from nccl_triage.verify.host_names import host_of, key
 from nccl_triage.verify.means import Means

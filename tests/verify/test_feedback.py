@@ -12,9 +12,9 @@ from nccl_triage.api import diagnose
 from nccl_triage.diagnosis.verdict import STATUS
 from nccl_triage.diagnosis.weigh import VOTE_ID
 from nccl_triage.engine.schema import WEIGHTS, RuleSet
+from nccl_triage.hosts.links import HostPlace
 from nccl_triage.render import render
 from nccl_triage.verify import feedback
-from nccl_triage.verify.collective_run import HostPlace
 from nccl_triage.verify.decide import DecisionRow, Facts, table
 from nccl_triage.verify.judge import ExperimentOutcome, Report
 from nccl_triage.verify.means import Means

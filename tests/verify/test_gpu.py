@@ -6,13 +6,14 @@ from pathlib import Path
 
 import pytest
 
+from nccl_triage.hosts.links import HostPlace
+from nccl_triage.hosts.probes import inventory
+from nccl_triage.hosts.processes import ProcessLauncher
 from nccl_triage.verify import runner
 from nccl_triage.verify.assess import assess
 from nccl_triage.verify.assessed_run import AssessedRun
-from nccl_triage.verify.cluster import Cluster
-from nccl_triage.verify.collective_run import CollectiveMessage, CollectiveRun, Deadlines, HostPlace, Slot
-from nccl_triage.verify.launchers.processes import ProcessLauncher
-from nccl_triage.verify.worker import inventory
+from nccl_triage.verify.cluster import Cluster, worker
+from nccl_triage.verify.collective_run import CollectiveMessage, CollectiveRun, Deadlines, Slot
 from nccl_triage.verify.worker.ops import OPERATIONS, operation
 
 pytestmark = [
@@ -24,7 +25,7 @@ pytestmark = [
 
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory):
-    with Cluster(ProcessLauncher([HostPlace("here", slots=4)], tmp_path_factory.mktemp("worker"))) as made:
+    with Cluster(ProcessLauncher([HostPlace("here", slots=4)], worker())) as made:
         made.greet(30)
         yield made
 

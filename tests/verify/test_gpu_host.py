@@ -11,10 +11,11 @@ from typing import Any
 
 import pytest
 
+from nccl_triage.hosts.links import HostPlace
+from nccl_triage.hosts.processes import ProcessLauncher
 from nccl_triage.verify import runner
-from nccl_triage.verify.cluster import Cluster
-from nccl_triage.verify.collective_run import CollectiveMessage, CollectiveRun, Deadlines, HostPlace, RunResult, Slot
-from nccl_triage.verify.launchers.processes import ProcessLauncher
+from nccl_triage.verify.cluster import Cluster, worker
+from nccl_triage.verify.collective_run import CollectiveMessage, CollectiveRun, Deadlines, RunResult, Slot
 from tests.verify.gpu_host import Fault, Gpu, GpuHost, Machine, Torch, gpus, machine
 
 pytestmark = pytest.mark.xdist_group("gpu-hosts")
@@ -48,7 +49,7 @@ def ran(tmp_path: Path) -> Callable[..., RunResult]:
     def run(hosts: list[GpuHost], each: int = 1, message: CollectiveMessage | None = None, **changes: Any) -> RunResult:
         places = [HostPlace(host.name, (str(host.folder / "enter"),)) for host in hosts]
         (tmp_path / "worker").mkdir(exist_ok=True)
-        with Cluster(ProcessLauncher(places, tmp_path / "worker")) as cluster:
+        with Cluster(ProcessLauncher(places, worker())) as cluster:
             cluster.greet(20.0)
             slots = tuple(Slot(rank, rank // each) for rank in range(each * len(hosts)))
             made = CollectiveRun(

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from nccl_triage.hosts.probes.gpu import Gpu, GpuProcess, Inventory, pci_address
 from nccl_triage.verify import gpus
-from nccl_triage.verify.worker.gpu import Gpu, GpuProcess, Inventory, pci_address
 from tests.verify.fake_nvml import GIB
 
 REST = Gpu(0, name="NVIDIA H100 80GB HBM3", memory_total=80 * GIB, memory_used=GIB, compute_mode="default", mig=False)

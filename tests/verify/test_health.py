@@ -9,9 +9,10 @@ from typing import Any
 import pytest
 
 from nccl_triage.engine.schema import RuleSet
+from nccl_triage.hosts.links import HostPlace
+from nccl_triage.hosts.probes.gpu import Gpu, Inventory
 from nccl_triage.verify import gpus, plan
 from nccl_triage.verify.cluster import Cluster
-from nccl_triage.verify.collective_run import HostPlace
 from nccl_triage.verify.conduct import carry_out
 from nccl_triage.verify.health import health_of
 from nccl_triage.verify.judge import ExperimentOutcome
@@ -20,7 +21,6 @@ from nccl_triage.verify.placement import Request
 from nccl_triage.verify.plan import PlanOptions
 from nccl_triage.verify.question import AccusedGpu, Question, SuspectedCause
 from nccl_triage.verify.trials import Session
-from nccl_triage.verify.worker.gpu import Gpu, Inventory
 from tests.verify.simulated import Launcher, World, hosts
 
 PLACES = (HostPlace("n0"), HostPlace("n1"))

@@ -8,14 +8,14 @@ from typing import Any
 import pytest
 
 from nccl_triage.engine.schema import RuleSet
+from nccl_triage.hosts.links import HostPlace
 from nccl_triage.verify import meeting, plan
-from nccl_triage.verify.collective_run import HostPlace
 from nccl_triage.verify.means import Means
 from nccl_triage.verify.plan import Planned, PlanOptions
 from nccl_triage.verify.question import Question, SuspectedCause, ask
 from nccl_triage.verify.reachability import ReachabilityMatrix
 from nccl_triage.verify.trials import SessionHosts, fill_in
-from tests.verify.launchers.file_runs import facts
+from tests.verify.written.file_runs import facts
 
 A, B = HostPlace("gpu-a", ("ssh", "gpu-a")), HostPlace("gpu-b", ("ssh", "gpu-b"))
 FACTS = [facts("gpu-a.cluster.local", "10.0.0.1"), facts("gpu-b.cluster.local", "10.0.0.2")]

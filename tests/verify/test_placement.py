@@ -10,13 +10,13 @@ from typing import Any
 import pytest
 
 from nccl_triage.engine.schema import RuleSet
+from nccl_triage.hosts.links import HostPlace
+from nccl_triage.hosts.probes.gpu import Gpu, GpuProcess, Inventory
 from nccl_triage.verify import gpus, plan
-from nccl_triage.verify.collective_run import HostPlace
 from nccl_triage.verify.means import HostMeans, Means
 from nccl_triage.verify.placement import Request, place_of, slots_of
 from nccl_triage.verify.plan import Planned, PlanOptions
 from nccl_triage.verify.question import AccusedGpu, Question, SuspectedCause
-from nccl_triage.verify.worker.gpu import Gpu, GpuProcess, Inventory
 
 
 def host(letter: str, count: int = 8, busy: Sequence[int] = (), **more: Any) -> HostMeans:

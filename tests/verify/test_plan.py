@@ -14,8 +14,9 @@ from hypothesis import strategies as st
 
 from nccl_triage.engine.schema import RuleSet
 from nccl_triage.errors import UsageError
+from nccl_triage.hosts.links import HostPlace
 from nccl_triage.verify import plan
-from nccl_triage.verify.collective_run import SEVERAL_HOSTS, CollectiveMessage, CollectiveRun, Deadlines, HostPlace
+from nccl_triage.verify.collective_run import SEVERAL_HOSTS, CollectiveMessage, CollectiveRun, Deadlines
 from nccl_triage.verify.means import Means
 from nccl_triage.verify.placement import CPU_WORLD
 from nccl_triage.verify.plan import DEFAULT_NUMEL, Plan, Planned, PlanOptions

@@ -8,11 +8,11 @@ import pytest
 
 from nccl_triage.engine import load
 from nccl_triage.errors import UsageError
+from nccl_triage.hosts.links import HostPlace
+from nccl_triage.hosts.probes.gpu import Gpu, Inventory
 from nccl_triage.verify import api, gpus, preflight
-from nccl_triage.verify.collective_run import HostPlace
 from nccl_triage.verify.means import HostMeans, Means
 from nccl_triage.verify.plan import PlanOptions
-from nccl_triage.verify.worker.gpu import Gpu, Inventory
 from tests.verify import host_facts
 
 

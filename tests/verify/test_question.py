@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 
 from nccl_triage.api import diagnose
 from nccl_triage.engine.schema import RuleSet
+from nccl_triage.hosts.links import HostPlace
 from nccl_triage.verify import plan
 from nccl_triage.verify.api import question_of
-from nccl_triage.verify.collective_run import HostPlace
 from nccl_triage.verify.means import Means
 from nccl_triage.verify.plan import PlanOptions
 from nccl_triage.verify.question import MOST_MILLISECONDS, MOST_RANKS, AccusedGpu, Question, ask

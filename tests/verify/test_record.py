@@ -7,8 +7,8 @@ from dataclasses import replace
 
 from nccl_triage.document.verify_commands import JobPlace, ready_commands
 from nccl_triage.engine.schema import RuleSet
+from nccl_triage.hosts.links import HostPlace
 from nccl_triage.verify import plan
-from nccl_triage.verify.collective_run import HostPlace
 from nccl_triage.verify.means import Means
 from nccl_triage.verify.plan import REPEATS, Plan, PlanOptions
 from nccl_triage.verify.question import Question, SuspectedCause

@@ -13,10 +13,11 @@ import pytest
 from corpus.verifier.documents import document
 from nccl_triage.engine import load
 from nccl_triage.errors import UsageError
+from nccl_triage.hosts.probes import inventory
+from nccl_triage.hosts.ssh import places_of
 from nccl_triage.verify import api
 from nccl_triage.verify.plan import PlanOptions
 from nccl_triage.verify.record import plan_record
-from nccl_triage.verify.worker import inventory
 from tests.verify.fake_nvml import GIB, Card, fake_nvml
 from tests.verify.listeners import listening, watched
 
@@ -149,7 +150,7 @@ def test_of_what_is_not_repeated_only_names_are_shown():
 
 @pytest.mark.parametrize("name", ["gpu-a", "gpu-a.cluster.local", "10.0.0.1", "fd00::1", "fe80::1%eth0", "me@gpu-a"])
 def test_ssh_gets_the_name_of_a_host_where_nothing_is_an_option(name):
-    (place,) = api.places_of(api.Settings(hosts=(name,)))
+    (place,) = places_of((name,))
     program, *options, end, given = place.command
     assert (program, end, given) == ("ssh", "--", name)
     assert set(options[::2]) == {"-o"} and "BatchMode=yes" in options[1::2]
@@ -163,7 +164,7 @@ def test_ssh_gets_the_name_of_a_host_where_nothing_is_an_option(name):
 )  # fmt: skip
 def test_what_is_no_name_of_a_host_is_refused(name):
     with pytest.raises(UsageError, match="expected NAME or NAME=COMMAND"):
-        api.places_of(api.Settings(hosts=(name,)))
+        places_of((name,))
 
 
 def test_secrets_of_this_process_are_in_no_record(monkeypatch, tmp_path):

@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from nccl_triage.engine.schema import Experiment
-from nccl_triage.verify.collective_run import HostPlace, Slot, SlotGpu
+from nccl_triage.hosts.links import HostPlace
+from nccl_triage.verify.collective_run import Slot, SlotGpu
 from nccl_triage.verify.means import HostMeans, Means, host_means
 from nccl_triage.verify.placement import Request
 from nccl_triage.verify.question import AccusedGpu, Question, SuspectedCause

@@ -12,8 +12,9 @@ from typing import Any
 import pytest
 
 from nccl_triage.engine.schema import Experiment, RuleSet
+from nccl_triage.hosts.links import HostPlace
 from nccl_triage.verify.cluster import Cluster
-from nccl_triage.verify.collective_run import CollectiveMessage, CollectiveRun, Deadlines, HostPlace, Slot
+from nccl_triage.verify.collective_run import CollectiveMessage, CollectiveRun, Deadlines, Slot
 from nccl_triage.verify.means import Means
 from nccl_triage.verify.pair_screening import PairScreening, bisected
 from nccl_triage.verify.plan import Plan, Planned, PlanOptions

@@ -9,11 +9,12 @@ from typing import Any
 import pytest
 
 from nccl_triage.engine.schema import RuleSet, Treatment
-from nccl_triage.verify.collective_run import CollectiveMessage, CollectiveRun, Deadlines, HostPlace, Slot, SlotGpu
+from nccl_triage.hosts.links import HostPlace
+from nccl_triage.hosts.probes.gpu import Gpu
+from nccl_triage.verify.collective_run import CollectiveMessage, CollectiveRun, Deadlines, Slot, SlotGpu
 from nccl_triage.verify.means import HostMeans, Means
 from nccl_triage.verify.reachability import ReachabilityMatrix
 from nccl_triage.verify.treatments import KnownHosts, make, without, words
-from nccl_triage.verify.worker.gpu import Gpu
 from tests.verify.host_facts import facts, interface, matrix
 
 FACTS = [

@@ -41,7 +41,6 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "mcp": ("mcp", "Serve diagnoses to a coding agent (MCP)."),
     "timeouts": ("timeouts", "Compute a timeout, and say what sets it and where."),
     "rules": ("rules", "List, show and test rules."),
-    "config": ("config", "Allow or deny configuration files of projects."),
     "evaluate": ("evaluate", "Score the diagnoses of labelled cases."),
     "model": ("model", "Train and evaluate the classifier on labelled incidents."),
     "completion": ("completion", "Print the script that completes commands in bash, zsh or fish."),

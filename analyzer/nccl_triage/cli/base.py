@@ -67,8 +67,7 @@ def _common(command: click.Command) -> list[click.Parameter]:
             ["--config"],
             metavar="FILE",
             is_eager=True,
-            help="Use this configuration file instead of those of the project, which take effect only once "
-            "they are allowed.",
+            help="Use this configuration file before your own.",
             **kept,
         ),
         click.Option(
@@ -158,13 +157,8 @@ class Command(TranslatedCommand):
         """Read the configuration before the command line, since it provides defaults."""
         words = before_dashes(args)
         if not (extra.get("resilient_parsing") or {"-h", "--help"} & set(words)):
-            reading = configuration.ConfigurationFiles()
-            if "--no-config" not in words:
-                # The command that allows files is not told that they are not allowed.
-                reading = configuration.read(chosen_file(args), look=self.words[:1] != ("config",))
-            self.files = reading.layers
+            self.files = [] if "--no-config" in words else configuration.layers(chosen_file(args))
             self.settings, notes = settings.resolve(self, self.words, self.files, self._commands)
-            notes = [*reading.notes, *notes]
             extra["default_map"] = {name: setting.value for name, setting in self.settings.items()}
         else:
             notes = []
@@ -277,9 +271,6 @@ def configuration_of_all(
     """Return the configuration of all commands, as it is without any flag but ``--config``."""
     from nccl_triage.cli import config
 
-    if not without_files:
-        for template, values in configuration.read(chosen_file(["--config", chosen] if chosen else [])).notes:
-            language.say(template, **values)
     found = {}
     files: Sequence[Layer] = []
     for words, command in commands.items():
@@ -288,5 +279,5 @@ def configuration_of_all(
         flags += [f"--config={chosen}"] if chosen is not None else []
         with command.make_context(" ".join(words), flags) as ctx:
             found[words] = config.option_rows(ctx, command.settings)
-            files = command.files if words[:1] != ("config",) else files
+            files = command.files
     return config.configuration_page(found, files, form)

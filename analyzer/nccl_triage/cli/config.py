@@ -1,4 +1,4 @@
-"""``nccl-triage config allow|deny|list`` and ``--show-config``: which configuration files are used, and what they set."""
+"""``--show-config``: which configuration files are used, and what they set."""
 
 from __future__ import annotations
 
@@ -9,78 +9,10 @@ from typing import Any
 import click
 from click.core import ParameterSource
 
-from nccl_triage.cli import completion, configuration, consent, language
+from nccl_triage.cli import configuration, language
 from nccl_triage.cli.config_files import Layer
 from nccl_triage.cli.language import columns
 from nccl_triage.cli.settings import Setting, Words, options_of
-from nccl_triage.errors import UsageError
-
-_PATHS = click.argument("paths", nargs=-1, type=click.Path(path_type=Path), shell_complete=completion.files)
-
-
-@click.group("config")
-def command() -> None:
-    """Allow or deny configuration files of projects.
-
-    A file that was merely found in or above the current folder takes effect only once you have allowed its content.
-    """
-
-
-@command.command("allow", epilog="\b\nExamples:\n  nccl-triage config allow\n  nccl-triage config allow pyproject.toml")
-@_PATHS
-def allow(paths: tuple[Path, ...]) -> None:
-    """Allow configuration files as they are now.
-
-    PATHS are such files, or folders in and above which to look for them (default: the current folder). When a file
-    changes, or the rules or the model that it names, it is ignored until it is allowed again.
-    """
-    layers = [configuration.named(one) for path in paths or (Path(),) for one in _files(path)]
-    for layer in layers:
-        consent.say(layer.path, consent.digest(layer))
-        _say_allowed(layer.path)
-        for words, entries in layer.sections.items():
-            for key, entry in entries.items():
-                value = ", ".join(entry.value) if isinstance(entry.value, list) else entry.value
-                click.echo(language.harmless(f"  {'.'.join([*words, key])}: {value}"))
-
-
-@command.command("deny", epilog="\b\nExample:\n  nccl-triage config deny ~/downloads/job/.nccl-triage.yaml")
-@_PATHS
-def deny(paths: tuple[Path, ...]) -> None:
-    """Deny configuration files, whatever they say later, and do not mention them again.
-
-    PATHS are such files, or folders in and above which to look for them (default: the current folder).
-    """
-    for path in paths or (Path(),):
-        for one in _files(path):
-            consent.say(one, denied=True)
-            _say_denied(one)
-
-
-@command.command("list", epilog="\b\nExample:\n  nccl-triage config list")
-def list_() -> None:
-    """List the allowed and the denied files."""
-    for one in consent.every():
-        (_say_denied if one.denied else _say_allowed)(one.path)
-
-
-def _say_allowed(path: Path | str) -> None:
-    click.echo(language.harmless(language.text("allowed: {path}", path=path)))
-
-
-def _say_denied(path: Path | str) -> None:
-    click.echo(language.harmless(language.text("denied: {path}", path=path)))
-
-
-def _files(path: Path) -> list[Path]:
-    """Return the file, or the files that would count from a folder on; raises UsageError for none."""
-    path = path.absolute()
-    if not path.is_dir():
-        return [path]
-    found = [one for one, _ in configuration.found(path)]
-    if not found:
-        raise UsageError("{path} has no configuration of nccl-triage", path=path)
-    return found
 
 
 def option_rows(ctx: click.Context, settings: Mapping[str, Setting]) -> dict[str, dict[str, Any]]:

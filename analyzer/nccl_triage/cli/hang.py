@@ -13,7 +13,7 @@ from nccl_triage import errors
 from nccl_triage.cli import language, launching, options, output
 
 if TYPE_CHECKING:
-    from nccl_triage.hang.hosts import HostReply, Reach
+    from nccl_triage.hang.hosts import HostReply, JobHosts
 
 #: Seconds between the two samples.
 WAIT = 5.0
@@ -102,7 +102,7 @@ def command(
     from nccl_triage.hang import folder
 
     place = out or Path(time.strftime("nccl-triage-hang-%Y%m%d-%H%M%S"))
-    reach = _reach(given)
+    reach = _hosts(given)
     try:
         job, replies, ranks = _found(reach, given)
         folder.create(place)
@@ -112,7 +112,7 @@ def command(
             place.rmdir()  # nothing is in it yet
             raise
     finally:
-        reach.close()
+        reach.launcher.close()
     hosts = [(reply, ranks.get(index, [])) for index, reply in replies.items()]
     made = folder.write(place, job, hosts, _advanced(list(replies.values()), rules_dirs), reach.whole)
     for note in folder.notes(made, list(replies.values()), wish.lang, reach.whole)[:MOST_NOTES]:
@@ -123,10 +123,11 @@ def command(
     ctx.exit(output.exit_code(document, want_code))
 
 
-def _reach(given: dict[str, Any]) -> Reach:
-    """Return the way to the hosts that were asked for; raises UsageError for two ways at once."""
+def _hosts(given: dict[str, Any]) -> JobHosts:
+    """Return the hosts that were asked for; raises UsageError for two ways to them at once."""
     from nccl_triage.hang import hosts
-    from nccl_triage.verify.api import Settings, places_of
+    from nccl_triage.hosts.slurm import slurm_job
+    from nccl_triage.hosts.ssh import places_of
 
     on_ray = given["on_ray"] or given["ray_address"] is not None
     if sum((bool(given["hosts"]), given["slurm"] is not None, on_ray)) > 1:
@@ -134,7 +135,7 @@ def _reach(given: dict[str, Any]) -> Reach:
             "--host, --slurm and --ray cannot be combined", remedy="name the hosts of the job in one way"
         )
     if on_ray:
-        return hosts.RayHosts(given["ray_address"])
+        return hosts.on_ray(given["ray_address"])
     if given["slurm"] is not None:
         if given["pids"]:
             raise errors.UsageError(
@@ -142,19 +143,19 @@ def _reach(given: dict[str, Any]) -> Reach:
                 cause="--pid is a process of this host",
                 remedy="name a step of the job, as in --slurm 4711.0",
             )
-        job = hosts.slurm_job(given["slurm"])
-        return hosts.CommandHosts(job.places, given["python"], job.wish())
+        job = slurm_job(given["slurm"])
+        return hosts.behind_commands(job.places, given["python"], job)
     # The job may run here, too: this is the place where somebody looks for it.
-    here = places_of(Settings()) if Path("/proc/self/stat").is_file() else ()
-    places = [*here, *(places_of(Settings(hosts=given["hosts"])) if given["hosts"] else ())]
+    here = places_of(()) if Path("/proc/self/stat").is_file() else ()
+    places = [*here, *(places_of(given["hosts"]) if given["hosts"] else ())]
     if not places:
         raise errors.UsageError(
             "processes can be looked at on Linux only", remedy="name the hosts of the job with --host, or use --ray"
         )
-    return hosts.CommandHosts(places, given["python"])
+    return hosts.behind_commands(places, given["python"])
 
 
-def _found(reach: Reach, given: dict[str, Any]) -> tuple[str, dict[int, HostReply], dict[int, list[dict[str, Any]]]]:
+def _found(reach: JobHosts, given: dict[str, Any]) -> tuple[str, dict[int, HostReply], dict[int, list[dict[str, Any]]]]:
     """Return the job, the replies of its hosts, and its ranks on each; raises UsageError when it is not clear which job."""
     from nccl_triage.hang import collect, folder, hosts
 
@@ -236,7 +237,7 @@ def _several(jobs: dict[str, dict[int, list[dict[str, Any]]]], slurm: bool) -> e
 
 
 def _take(
-    reach: Reach,
+    reach: JobHosts,
     replies: dict[int, HostReply],
     ranks: dict[int, list[dict[str, Any]]],
     given: dict[str, Any],

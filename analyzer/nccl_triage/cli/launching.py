@@ -221,7 +221,7 @@ def verified(
     """
     if mode == "never" or not document["diagnoses"]:
         return document
-    from nccl_triage.verify.worker import inventory
+    from nccl_triage.hosts.probes import inventory
 
     if mode == "auto" and not inventory.likely_present():
         return document

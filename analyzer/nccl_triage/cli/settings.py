@@ -1,7 +1,5 @@
 """What the configuration means for one command: every value checked, with the place that it comes from.
 
-A file that lies in the current folder may belong to somebody else's project. It may choose how things look and how
-hard we look, but not where is written, what is run, or whose GPUs are taken: ``PROJECT_KEYS`` lists what it may set.
 Folders of rules and models are data (users' patterns run with a timeout, conditions are no Python), but they decide
 what the verdict says; they count only from a file that belongs to the user or to root.
 """
@@ -25,26 +23,8 @@ Words = tuple[str, ...]
 #: All commands by their words; a call, since it imports them all and most runs need one.
 Commands = Callable[[], Mapping[Words, click.Command]]
 
-#: What a file of the project may set.
-PROJECT_KEYS = frozenset({
-    "alone", "backend", "budget", "bytes", "color", "compile", "corpus", "dtype", "exit-code", "factor", "format",
-    "hang-after", "healthy", "jobs", "kind", "lang", "limit", "list", "logs", "measured", "min-failures", "misses", "model", "network", "node-timeout",
-    "numel", "op",
-    "parameters", "patience", "progress", "pty", "quiet", "ranks-per-host", "redact", "rules", "since", "state-bytes", "storage",
-    "suspects", "sweep", "timeout", "token-rate", "tokens", "trace", "unearned", "verbose", "verify", "wait", "weight-bytes", "world", "world-size",
-})  # fmt: skip
-#: What only the user sets: by a flag, a variable or the user's own file.
-USER_KEYS = frozenset({
-    "advice", "allow-busy", "baseline", "before", "collect", "debug", "dry-run", "engine", "examples", "follow", "follow-links", "force", "history", "host",
-    "host-facts", "hostfile", "job-hosts", "launcher", "log", "on-verdict", "open", "out", "output", "path", "pid", "previous", "python", "ray", "ray-address",
-    "ray-session", "report", "signal", "slurm", "termination-log", "trust-env", "workdir",
-})  # fmt: skip
-#: What a file of the project may set only if nobody else can write it.
+#: What a file may set only if nobody else can write it.
 TRUSTED_KEYS = frozenset({"model", "rules"})
-#: What a file of the project may turn on, and never off.
-ONE_WAY = frozenset({"redact"})
-#: Values that click reads as false.
-_NO = ("0", "false", "f", "no", "n", "off", "")
 
 
 class Setting(NamedTuple):
@@ -69,7 +49,7 @@ def resolve(
 ) -> tuple[dict[str, Setting], list[Note]]:
     """Return the settings of a command by the name of the parameter, and notes as templates with their values.
 
-    Raises UsageError for a key that no command has, a value that it does not take, and a key that a file of the project may not set.
+    Raises UsageError for a key that no command has and a value that it does not take.
     """
     notes: list[Note] = []
     mine = options_of(command)
@@ -94,21 +74,11 @@ def resolve(
 
 
 def _refused(key: str, entry: ConfigEntry, layer: Layer | Environment) -> Note | None:
-    """Return why an entry of an allowed file is ignored, None when it is used."""
-    if isinstance(layer, Environment):
+    """Return why an entry of a file is ignored, None when it is used."""
+    if layer.trusted or key not in TRUSTED_KEYS:
         return None
-    if key in TRUSTED_KEYS:
-        from nccl_triage.cli import consent
-
-        paths = consent.named(layer, [key]) if layer.project else []
-        exposed = layer.path if not layer.trusted else next(filter(None, map(consent.exposed, paths)), None)
-        if exposed is not None:
-            template = "{where}: {key} is not used: others than you can write {path}"
-            return template, {"where": entry.origin, "key": key, "path": exposed}
-    if key in ONE_WAY and layer.project and str(entry.value).strip().lower() in _NO:
-        template = "{where}: {key} is not used: a file of the project can turn it on, not off"
-        return template, {"where": entry.origin, "key": key}
-    return None
+    template = "{where}: {key} is not used: others than you can write {path}"
+    return template, {"where": entry.origin, "key": key, "path": layer.path}
 
 
 def _sections(words: Words) -> Iterator[Words]:
@@ -191,15 +161,6 @@ def _check_keys(layer: Layer, words: Words, mine: Mapping[str, click.Option], co
         for key, entry in entries.items():
             if not (section == words[: len(section)] and key in mine):
                 _check_elsewhere(section, key, entry, commands)
-            if layer.project and key not in PROJECT_KEYS:
-                raise UsageError(
-                    "{where}: {key} may not be set by a file of the project",
-                    where=entry.origin,
-                    key=key,
-                    user=configuration.user_file() or "",
-                    cause="what lies in a folder must not choose where is written or what is run",
-                    remedy="set it in {user}, or go without the files: --no-config",
-                )
 
 
 def _check_elsewhere(section: Words, key: str, entry: ConfigEntry, commands: Commands) -> None:

@@ -96,7 +96,7 @@ def command(
         _write_commands(document, rules, settings, given)
         return
     if given["collect"] is not None:
-        from nccl_triage.verify.launchers import files
+        from nccl_triage.verify.written import files
 
         changed, _ = files.judge(document, rules, given["collect"])
     else:
@@ -143,7 +143,7 @@ def _show_plan(document: Any, rules: Any, settings: Any, wish: output.OutputOpti
 
 
 def _write_commands(document: Any, rules: Any, settings: Any, given: dict[str, Any]) -> None:
-    from nccl_triage.verify.launchers import files
+    from nccl_triage.verify.written import files
 
     if given["workdir"] is None:
         raise errors.UsageError(

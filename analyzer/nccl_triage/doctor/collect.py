@@ -15,11 +15,12 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import nccl_triage
 from nccl_triage.doctor.probes import GROUPS, MODULES
 from nccl_triage.doctor.probes.result import ProbeResult, ProbeTarget
+from nccl_triage.hosts.agent import Answers, serve
 
 
 def run_group(group: str, wish: str) -> None:
@@ -184,8 +185,10 @@ def _read_answers(groups: Sequence[_Group]) -> None:
                         key.data.process.wait(1.0)
 
 
-def main() -> int:
-    """Print the facts of this host as JSON; the options are the first argument."""
-    asked = json.loads(sys.argv[1]) if len(sys.argv) > 1 else {}
-    print(json.dumps(collect(ProbeOptions(**{**asked, "paths": tuple(asked.get("paths", ()))}))))
-    return 0
+def main() -> NoReturn:
+    """Answer with the facts of this host; the wish has the options."""
+    serve(_carry_out)
+
+
+def _carry_out(wish: dict[str, Any], answers: Answers) -> None:
+    answers.say("facts", **collect(ProbeOptions(**{**wish, "paths": tuple(wish.get("paths", ()))})))

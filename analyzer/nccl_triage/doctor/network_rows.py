@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from nccl_triage.diagnosis.facts.network import is_virtual
-from nccl_triage.verify import reachability
+from nccl_triage.hosts import interfaces as choices
 
 Facts = Mapping[str, Any]
 Row = dict[str, Any]
@@ -71,9 +71,9 @@ def choice(facts: Facts) -> Iterator[Row]:
         return
     env = variables(facts)
     wish = env.get("NCCL_SOCKET_IFNAME")
-    found, rule = reachability.nccl_pick(known, wish, _root(env.get("NCCL_COMM_ID", "")))
+    found, rule = choices.nccl_pick(known, wish, _root(env.get("NCCL_COMM_ID", "")))
     addresses = _part(facts, "names").get("addresses") or []
-    gloo = reachability.gloo_choice(known, env.get("GLOO_SOCKET_IFNAME"), addresses)
+    gloo = choices.gloo_choice(known, env.get("GLOO_SOCKET_IFNAME"), addresses)
     ports = _part(facts, "infiniband").get("ports") or []
     yield {
         "interfaces": [f"{entry['name']} ({entry['address']})" for entry in found],

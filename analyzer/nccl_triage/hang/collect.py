@@ -1,20 +1,15 @@
 """The program that runs on a host of the job: finds its processes, or takes their evidence, and prints JSON, one object a line.
 
-Its only argument, or the first line of its standard input, is the wish: ``{"do": "find", "pids": [..], "slurm": {"jobs": [..],
+The first line of its standard input is the wish: ``{"do": "find", "pids": [..], "slurm": {"jobs": [..],
 "step": ID}}`` or ``{"do": "take", "ranks": [..], "wait": SECONDS, "signal": NAME}``, where the ranks are those that were found.
 Every kind of evidence has a thread and a deadline of its own: what hangs in the kernel is reported and left behind. Answers:
-``begun``, ``found``, ``file`` (a piece of one: zlib, base64), ``grown`` (bytes added to a log meanwhile), ``unseen``, ``sample``,
-``done``. When the standard input that brought the wish ends, nobody waits for the answers any more, and the program ends, too.
+``found``, ``file`` (a piece of one: zlib, base64), ``grown`` (bytes added to a log meanwhile), ``unseen``, ``sample``.
 """
 
 from __future__ import annotations
 
 import base64
-import contextlib
-import json
 import os
-import signal
-import sys
 import threading
 import time
 import zlib
@@ -26,6 +21,7 @@ from typing import Any, NoReturn
 from nccl_triage.hang import evidence, processes, stacks
 from nccl_triage.hang.processes import HostProcess, JobRank
 from nccl_triage.hang.stacks import Unseen
+from nccl_triage.hosts.agent import Answers, serve
 
 #: Seconds for looking at the processes, for one kind of evidence, and for all besides the wait between the samples.
 FIND, KIND, ALL = 20.0, 40.0, 100.0
@@ -33,60 +29,24 @@ FIND, KIND, ALL = 20.0, 40.0, 100.0
 WORKERS, AT_ONCE, PIECE = 64, 8, 1 << 18
 
 
-class _Output:
-    """Prints answers; several threads do."""
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        # What a login shell has printed may have no end of line.
-        sys.stdout.buffer.write(b"\n")
-
-    def say(self, answer: str, **values: Any) -> None:
-        data = json.dumps({"answer": answer, **values}).encode() + b"\n"
-        with self._lock:
-            sys.stdout.buffer.write(data)
-            sys.stdout.buffer.flush()
-
-    def file(self, name: str, data: bytes) -> None:
-        for at in range(0, len(data), PIECE):
-            piece = base64.b64encode(zlib.compress(data[at : at + PIECE])).decode()
-            self.say("file", name=name, data=piece)
+def main() -> NoReturn:
+    """Do what the wish says."""
+    serve(_carry_out)
 
 
-def main() -> int:
-    """Do what the wish says, and end the process even if something hangs."""
-    attended = len(sys.argv) < 2
-    wish = json.loads(sys.stdin.buffer.readline() if attended else sys.argv[1])
-    output = _Output()
-    output.say("begun")
-    if attended:
-        threading.Thread(target=_end_unattended, daemon=True).start()
+def _carry_out(wish: dict[str, Any], output: Answers) -> None:
     if wish["do"] == "find":
         _within({"find": (lambda: _find(wish, output), FIND)}, FIND, output)
     else:
         _take(wish, output)
-    output.say("done")
-    sys.stdout.flush()
-    _end()
 
 
-def _end_unattended() -> None:
-    with contextlib.suppress(OSError):
-        while os.read(0, PIECE):
-            pass
-    _end()
+def _file(output: Answers, name: str, data: bytes) -> None:
+    for at in range(0, len(data), PIECE):
+        output.say("file", name=name, data=base64.b64encode(zlib.compress(data[at : at + PIECE])).decode())
 
 
-def _end() -> NoReturn:
-    """End this process, and what it has started and waits for. Nothing is read here that a process of the job could hold up."""
-    for path in Path("/proc/self/task").glob("*/children"):
-        with contextlib.suppress(OSError, ValueError):
-            for child in path.read_text(encoding="ascii").split():
-                os.kill(int(child), signal.SIGKILL)
-    os._exit(0)
-
-
-def _within(tasks: Mapping[str, tuple[Callable[[], None], float]], seconds: float, output: _Output) -> None:
+def _within(tasks: Mapping[str, tuple[Callable[[], None], float]], seconds: float, output: Answers) -> None:
     """Run tasks at once, each until its deadline at most; says which have not ended."""
 
     def guarded(name: str, task: Callable[[], None]) -> None:
@@ -119,7 +79,7 @@ def host_identity() -> list[str]:
         return []
 
 
-def _find(wish: Mapping[str, Any], output: _Output) -> None:
+def _find(wish: Mapping[str, Any], output: Answers) -> None:
     every = processes.own_processes()
     asked, slurm = wish.get("pids"), wish.get("slurm")
     found = processes.of_pids(every, asked) if asked else processes.jobs(every)
@@ -165,7 +125,7 @@ def _same(pid: int, started: int) -> HostProcess | None:
     return found if found is not None and found.started == started else None
 
 
-def _take(wish: Mapping[str, Any], output: _Output) -> None:
+def _take(wish: Mapping[str, Any], output: Answers) -> None:
     ranks = []
     for told in wish["ranks"]:
         process = _same(told["pid"], told["started"])
@@ -190,34 +150,34 @@ def _take(wish: Mapping[str, Any], output: _Output) -> None:
     _within({"logs": (noted, FIND)}, FIND, output)
     tasks: dict[str, tuple[Callable[[], None], float]] = {
         "stacks": (lambda: _sample(ranks, wish, output), ALL),
-        "ras": (lambda: output.file(f"ras.{host}.txt", evidence.ask_ras(ranks).encode()), KIND),
+        "ras": (lambda: _file(output, f"ras.{host}.txt", evidence.ask_ras(ranks).encode()), KIND),
         "recorder": (lambda: _recorders(ranks, output), KIND),
-        "gpus": (lambda: output.file(f"nvidia-smi-q.{host}.txt", evidence.gpus().encode()), KIND),
-        "kernel": (lambda: output.file(f"dmesg.{host}.log", evidence.kernel_log(ranks).encode()), KIND),
-        "connections": (lambda: output.file(f"connections.{host}.txt", evidence.connections(ranks).encode()), KIND),
+        "gpus": (lambda: _file(output, f"nvidia-smi-q.{host}.txt", evidence.gpus().encode()), KIND),
+        "kernel": (lambda: _file(output, f"dmesg.{host}.log", evidence.kernel_log(ranks).encode()), KIND),
+        "connections": (lambda: _file(output, f"connections.{host}.txt", evidence.connections(ranks).encode()), KIND),
     }
     _within(tasks, float(wish["wait"]) + ALL, output)
     # Last: a signal may have made the ranks print their stacks.
     _within({"logs": (lambda: _logs(ranks, sizes, output), KIND)}, KIND, output)
 
 
-def _recorders(ranks: Sequence[JobRank], output: _Output) -> None:
+def _recorders(ranks: Sequence[JobRank], output: Answers) -> None:
     missed: Unseen | None = None
     with ThreadPoolExecutor(AT_ONCE) as pool:
         for one, future in [(one, pool.submit(evidence.recorded, one)) for one in ranks]:
             try:
-                output.file(f"flight-recorder/trace_rank_{one.rank}", future.result())
+                _file(output, f"flight-recorder/trace_rank_{one.rank}", future.result())
             except Unseen as error:
                 missed = missed or error
     if missed is not None:
         raise missed
 
 
-def _logs(ranks: Sequence[JobRank], sizes: Mapping[tuple[int, int], int], output: _Output) -> None:
+def _logs(ranks: Sequence[JobRank], sizes: Mapping[tuple[int, int], int], output: Answers) -> None:
     found = False
     for log in evidence.logs(ranks, processes.own_processes(), sizes):
         found = True
-        output.file(f"logs/{log.name}", log.data)
+        _file(output, f"logs/{log.name}", log.data)
         output.say("grown", name=f"logs/{log.name}", bytes=log.grown)
     if not found:
         for one in ranks:
@@ -225,7 +185,7 @@ def _logs(ranks: Sequence[JobRank], sizes: Mapping[tuple[int, int], int], output
         raise Unseen("no-logs")
 
 
-def _sample(ranks: Sequence[JobRank], wish: Mapping[str, Any], output: _Output) -> None:
+def _sample(ranks: Sequence[JobRank], wish: Mapping[str, Any], output: Answers) -> None:
     """Take stacks and states twice, and have the processes print their stacks if that was asked for."""
     workers = [worker for one in ranks for worker in one.workers][:WORKERS]
     every = [*(one.process for one in ranks), *workers]

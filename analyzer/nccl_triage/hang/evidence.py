@@ -22,7 +22,7 @@ from typing import NamedTuple
 
 from nccl_triage.hang.processes import TICKS, HostProcess, JobRank, ancestors
 from nccl_triage.hang.stacks import Unseen, check_files
-from nccl_triage.verify.worker import ras
+from nccl_triage.hosts.probes import ras
 
 #: Bytes of a log, of all logs of a host, of a flight recorder dump, and of the output of a program, at most.
 LOG, LOGS, RECORD, OUTPUT = 4 << 20, 32 << 20, 64 << 20, 8 << 20

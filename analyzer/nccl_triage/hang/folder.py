@@ -19,7 +19,7 @@ from nccl_triage._version import __version__
 from nccl_triage.errors import OutputError
 from nccl_triage.hang.hosts import HostReply
 from nccl_triage.hang.words import said
-from nccl_triage.ray_access import unique_names
+from nccl_triage.hosts.links import unique_names
 from nccl_triage.recorder.lines import spans
 from nccl_triage.redaction import mask_secrets
 

@@ -1,57 +1,30 @@
-"""Reaches the hosts of a job: runs ``collect`` on each of them, as an archive that needs no installation, and gathers its answers.
-
-A host is this one, one behind a command (``ssh NAME``, ``srun`` on a node of an allocation), or a node of a Ray cluster. One
-that does not answer in time costs its own evidence only.
-
-Of Slurm: squeue(1) (``%A`` is the number of each task of an array and each component of a heterogeneous job, ``%i`` the one that
-people write), srun(1) (``--overlap`` since 20.11; a step in a component by ``--het-group``). With 22.05, tasks have the number
-of the first component, and only the job's own user may start a step, not even root.
-"""
+"""Asks the hosts of a job by ``collect``, gathers their answers, and says which of the processes that were found are its ranks."""
 
 from __future__ import annotations
 
 import base64
 import contextlib
-import json
-import os
-import pwd
-import re
-import select
-import subprocess
-import sys
-import time
 import zlib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
-from nccl_triage import archives
-from nccl_triage.errors import UsageError
 from nccl_triage.hang import collect
 from nccl_triage.hang.processes import ray_job
 from nccl_triage.hang.words import said
-from nccl_triage.verify.collective_run import HostPlace
-from nccl_triage.verify.launchers import bundle
-from nccl_triage.verify.launchers.processes import FAREWELL, ProcessLink
+from nccl_triage.hosts import asking, programs
+from nccl_triage.hosts.links import HostPlace, Launcher
+from nccl_triage.hosts.processes import ProcessLauncher
+from nccl_triage.hosts.slurm import SlurmJob
 
-#: Bytes that one host may send, and the seconds to reach it. Hosts that are being reached at once: from the tenth connection
-#: on that has not logged in, sshd refuses some (``MaxStartups``), and all may go through one jump host.
-MOST, REACH, CONNECTING = 256 << 20, 30.0, 8
 #: Bytes of what was added to a log that are looked at.
 _ADDED = 64 << 10
-#: Seconds for a query of Slurm. A job, a task of an array or a component, and perhaps a step.
-_SLURM = 20.0
-_SLURM_JOB = re.compile(r"(\d{1,10}(?:[_+]\d{1,10})?)(?:\.(\d{1,10}|batch))?")
-#: Variables that Slurm's commands take for options, but for those that say which cluster is meant and who asks.
-_OPTIONS = re.compile(r"(?:SLURM|SRUN|SQUEUE|SALLOC|PMI)")
-_CLUSTER = frozenset({"SLURM_CONF", "SLURM_CONF_SERVER", "SLURM_CLUSTERS", "SLURM_JWT"})
-_MOST_TASKS = 8
 
 
-def program() -> bytes:
-    """Return the archive: ``python ARCHIVE WISH`` prints what its host shows."""
-    return archives.program("hang")
+def program() -> programs.Program:
+    """Return what runs on the hosts."""
+    return programs.Program(programs.archive("nccl_triage.hang.collect", "hang"))
 
 
 @dataclass(slots=True)
@@ -90,254 +63,46 @@ class HostReply:
         return b"".join(part[-_ADDED:] for part in parts)
 
 
-class Reach(Protocol):
-    """A way to several hosts. ``job`` is the job that is meant, ``slurm`` how Slurm's is recognised, if the way says it.
+@dataclass(slots=True)
+class JobHosts:
+    """The hosts of a job. ``job`` is the job that is meant, ``slurm`` how Slurm's is recognised, if the way there says it.
 
     ``whole``: these are all hosts of the job.
     """
 
-    names: Sequence[str]
-    job: str | None
-    slurm: Mapping[str, Any] | None
-    whole: bool
+    launcher: Launcher
+    job: str | None = None
+    slurm: Mapping[str, Any] | None = None
+    whole: bool = False
 
-    def ask(self, wishes: Mapping[int, Mapping[str, Any]], seconds: float) -> dict[int, HostReply]:
+    @property
+    def names(self) -> list[str]:
+        """The names of the hosts."""
+        return [place.name for place in self.launcher.places]
+
+    def ask(self, wishes: asking.Wishes, seconds: float) -> dict[int, HostReply]:
         """Run the program on hosts, by their index, each with its wish; ``seconds`` are what it may take there."""
-
-    def close(self) -> None:
-        """End what was started."""
-
-
-class CommandHosts:
-    """This host, and hosts behind commands."""
-
-    def __init__(self, places: Sequence[HostPlace], python: str | None, slurm: Mapping[str, Any] | None = None) -> None:
-        self.job: str | None = None
-        self.slurm, self.whole = slurm, slurm is not None
-        self.names: Sequence[str] = [place.name for place in places]
-        self._places = places
-        self._python = python or sys.executable
-        self._payload = bundle.boot_payload(program())
-
-    def ask(self, wishes: Mapping[int, Mapping[str, Any]], seconds: float) -> dict[int, HostReply]:
-        """See ``Reach``."""
         replies = {index: HostReply(self.names[index]) for index in wishes}
-        links: dict[int, ProcessLink] = {}
-        try:
-            self._gather(wishes, seconds, links, replies)
-        finally:
-            for link in links.values():
-                link.hang_up()
-            # All at once: many hosts may not answer.
-            farewell = time.monotonic() + FAREWELL
-            for link in links.values():
-                link.close(max(0.0, farewell - time.monotonic()))
+        problems = asking.ask(self.launcher, wishes, seconds, lambda index, answer: replies[index].take(answer))
+        for index, problem in problems.items():
+            replies[index].problem = problem
         return replies
 
-    def _link(self, place: HostPlace, wish: Mapping[str, Any]) -> ProcessLink:
-        # No file is written, here or there: the disk may be full.
-        command, python = (place.command, self._python) if place.command else (("env",), sys.executable)
-        link = ProcessLink(bundle.boot_command(command, python, ()), None, self._payload)
-        link.send(wish)
-        return link
 
-    def _gather(
-        self,
-        wishes: Mapping[int, Mapping[str, Any]],
-        seconds: float,
-        links: dict[int, ProcessLink],
-        replies: Mapping[int, HostReply],
-    ) -> None:
-        waiting, deadlines, sizes = list(wishes), dict[int, float](), dict.fromkeys(wishes, -1)
-        while waiting or deadlines:
-            while waiting and sum(sizes[index] < 0 for index in deadlines) < CONNECTING:
-                index = waiting.pop(0)
-                try:
-                    links[index] = self._link(self._places[index], wishes[index])
-                    deadlines[index] = time.monotonic() + REACH + seconds
-                except OSError as error:
-                    replies[index].problem = error.strerror or str(error)
-            numbers = {links[index].descriptor(): index for index in deadlines}
-            poll = select.poll()
-            for number in numbers:
-                poll.register(number, select.POLLIN)
-            for index in [numbers[number] for number, _ in poll.poll(250)]:
-                for answer in links[index].receive():
-                    kind = answer.get("answer")
-                    sizes[index] = max(sizes[index], 0) + len(answer.get("data") or "")
-                    if kind == "gone":
-                        replies[index].problem = str(answer.get("error"))
-                    if kind in ("gone", "done") or sizes[index] > MOST:
-                        del deadlines[index]
-                        break
-                    replies[index].take(answer)
-            for index in [index for index, deadline in deadlines.items() if deadline < time.monotonic()]:
-                del deadlines[index]
-                said = links[index].said()
-                replies[index].problem = f"no answer: {said}" if said else "no answer"
-
-    def close(self) -> None:
-        """See ``Reach``."""
+def behind_commands(places: Sequence[HostPlace], python: str | None, job: SlurmJob | None = None) -> JobHosts:
+    """Return this host, and hosts behind commands, where ``python`` runs; those of a job of Slurm are all that it has."""
+    slurm = None if job is None else {"jobs": list(job.numbers), "step": job.step}
+    return JobHosts(ProcessLauncher(places, program(), python), slurm=slurm, whole=job is not None)
 
 
-class RayHosts:
-    """The nodes of a Ray cluster."""
+def on_ray(address: str | None) -> JobHosts:
+    """Return the nodes of a Ray cluster; raises UsageError when it cannot be joined."""
+    from nccl_triage.hosts.ray_launcher import RayLauncher
+    from nccl_triage.hosts.ray_nodes import SESSION
 
-    def __init__(self, address: str | None) -> None:
-        from nccl_triage.execution.cluster.targets import SESSION, nodes_of
-        from nccl_triage.ray_access import Access
-
-        self._access = Access(address, "nccl-triage-hang")
-        nodes = nodes_of(self._access.ray.nodes())
-        self.names: Sequence[str] = [node.name for node in nodes]
-        sessions = {Path(node.logs).parent.name for node in nodes} - {Path(SESSION).parent.name}
-        self.job: str | None = ray_job(sessions.pop()) if len(sessions) == 1 else None
-        self.slurm: Mapping[str, Any] | None = None
-        self.whole = True
-
-    def ask(self, wishes: Mapping[int, Mapping[str, Any]], seconds: float) -> dict[int, HostReply]:
-        """See ``Reach``; the wishes travel to all nodes together, each takes its own by the name of its node."""
-        from nccl_triage.doctor.cluster import run_everywhere
-
-        replies = {index: HostReply(self.names[index]) for index in wishes}
-        by_name = {self.names[index]: json.dumps(wish) for index, wish in wishes.items()}
-        for output in run_everywhere(self._access.ray, program(), by_name, seconds):
-            if output.name not in by_name:
-                continue
-            reply = replies[self.names.index(output.name)]
-            reply.problem = output.problem
-            for line in output.text.splitlines():
-                with contextlib.suppress(ValueError):
-                    answer = json.loads(line)
-                    if isinstance(answer, dict):
-                        reply.take(answer)
-        return replies
-
-    def close(self) -> None:
-        """See ``Reach``."""
-        self._access.leave()
-
-
-@dataclass(frozen=True, slots=True)
-class SlurmJob:
-    """A running job: its nodes, the numbers that its tasks may have, and the step if one was named."""
-
-    places: tuple[HostPlace, ...]
-    numbers: tuple[str, ...]
-    step: str | None
-
-    def wish(self) -> dict[str, Any]:
-        """Return how ``collect`` recognises its processes."""
-        return {"jobs": list(self.numbers), "step": self.step}
-
-
-@dataclass(frozen=True, slots=True)
-class _SlurmRow:
-    """A line of squeue."""
-
-    number: str
-    written: str
-    state: str
-    user: str
-    nodes: str
-
-
-def slurm_job(asked: str) -> SlurmJob:
-    """Return the job of a number as Slurm writes it; raises UsageError where there is none to look at."""
-    parts = _SLURM_JOB.fullmatch(asked.strip())
-    if parts is None:
-        raise UsageError(
-            "--slurm {job}: expected a job, a task of an array or a step", job=asked, remedy="4711, 4711_3 or 4711.0"
-        )
-    written, step = parts[1], parts[2]
-    rows = _slurm_rows(written)
-    leader = next((row.written.partition("+")[0] for row in rows if "+" in row.written), None)
-    if leader not in (None, written):
-        rows = _slurm_rows(str(leader))
-    running = [row for row in rows if row.state == "RUNNING"]
-    if not rows:
-        raise UsageError(
-            "Slurm does not know job {job}",
-            cause="it never existed, or ended some time ago",
-            remedy="look for its number with: squeue --me; of a job that has ended, diagnose the logs",
-            job=written,
-        )
-    if not running:
-        raise UsageError(
-            "Slurm job {job} does not run: it is {state}",
-            remedy="look for its number with: squeue --me; of a job that has ended, diagnose the logs",
-            job=written,
-            state=", ".join(sorted({row.state for row in rows})),
-        )
-    if leader is None and len(running) > 1:
-        tasks = [row.written for row in running]
-        raise UsageError(
-            "Slurm job {job} is an array of which {count} tasks run",
-            cause="{tasks}",
-            remedy="choose one: --slurm {first}",
-            job=written,
-            count=len(tasks),
-            tasks=", ".join(tasks[:_MOST_TASKS]) + (", .." if len(tasks) > _MOST_TASKS else ""),
-            first=tasks[0],
-        )
-    _check_user(written, running[0])
-    places = [place for row in running for place in _slurm_places(row)]
-    numbers = dict.fromkeys(number for row in running for number in (row.number, leader or row.number))
-    return SlurmJob(tuple(places), tuple(numbers), step)
-
-
-def _check_user(job: str, row: _SlurmRow) -> None:
-    if row.user == str(os.geteuid()):
-        return
-    try:
-        user = pwd.getpwuid(int(row.user)).pw_name
-    except (KeyError, ValueError, OverflowError):
-        user = row.user
-    raise UsageError(
-        "Slurm job {job} belongs to {user}",
-        cause="Slurm starts steps in a job for its own user only, not for root either",
-        remedy="run this as {user}",
-        job=job,
-        user=user,
-    )
-
-
-def _slurm_rows(job: str) -> list[_SlurmRow]:
-    told = _slurm(["squeue", "--noheader", "--states=all", f"--jobs={job}", "--format=%A|%i|%T|%U|%N"])
-    fields = [line.strip().split("|") for line in told.splitlines()]
-    return [_SlurmRow(*part) for part in fields if len(part) == 5]
-
-
-def _slurm_places(row: _SlurmRow) -> list[HostPlace]:
-    """Return the nodes, each behind a step of its own: one that does not answer costs only itself."""
-    own = [word for name in os.environ if _OPTIONS.match(name) and name not in _CLUSTER for word in ("-u", name)]
-    leader, _, component = row.written.partition("+")
-    allocation = [f"--jobid={leader}", f"--het-group={component}"] if component else [f"--jobid={row.number}"]
-    step = ("env", *own, "srun", *allocation, "--overlap", "--nodes=1", "--ntasks=1", "--mpi=none", "--export=ALL")
-    nodes = _slurm(["scontrol", "show", "hostnames", row.nodes]).split()
-    return [HostPlace(node, (*step, f"--nodelist={node}")) for node in nodes]
-
-
-def _slurm(command: list[str]) -> str:
-    """Return what a command of Slurm prints, nothing where it knows no such job."""
-    environment = {name: value for name, value in os.environ.items() if not _OPTIONS.match(name) or name in _CLUSTER}
-    try:
-        told = subprocess.run(
-            command, capture_output=True, text=True, timeout=_SLURM, check=False, env=environment,
-            stdin=subprocess.DEVNULL,
-        )  # fmt: skip
-    except subprocess.TimeoutExpired:
-        why = f"no answer within {_SLURM:.0f} s"
-    except OSError as error:
-        why = error.strerror or str(error)
-    else:
-        if told.returncode == 0:
-            return told.stdout
-        lines = told.stderr.strip().splitlines() or [f"exit code {told.returncode}"]
-        if "Invalid job id specified" in told.stderr:
-            return ""
-        why = lines[-1]
-    raise UsageError("cannot ask Slurm: {program}: {why}", program=command[0], why=why)
+    launcher = RayLauncher(address, program(), silence=float("inf"))
+    sessions = {Path(node.logs).parent.name for node in launcher.nodes} - {Path(SESSION).parent.name}
+    return JobHosts(launcher, ray_job(sessions.pop()) if len(sessions) == 1 else None, whole=True)
 
 
 def once_each(replies: Mapping[int, HostReply]) -> list[int]:

@@ -163,7 +163,7 @@ class Reporting:
             # Longer than we wait, for the case that we are killed meanwhile.
             "deadline": round(self._left + GRACE),
         }
-        from nccl_triage.verify.worker import safe_path
+        from nccl_triage.hosts import safe_path
 
         try:
             child = self._child = subprocess.Popen(

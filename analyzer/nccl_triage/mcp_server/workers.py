@@ -8,8 +8,8 @@ from contextlib import suppress
 from typing import Any
 
 from nccl_triage import interrupts
+from nccl_triage.hosts import safe_path
 from nccl_triage.mcp_server.access import CallRefusedError
-from nccl_triage.verify.worker import safe_path
 
 #: Bytes of a result at most.
 MOST_BYTES = 128 << 20

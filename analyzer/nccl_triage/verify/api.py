@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import shlex
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -14,29 +13,18 @@ from typing import Any
 from nccl_triage.document import verify_commands
 from nccl_triage.engine.schema import RuleSet, Text
 from nccl_triage.errors import UsageError
-from nccl_triage.lazy_regex import lazily
+from nccl_triage.hosts.links import HostPlace, Launcher
+from nccl_triage.hosts.probes import host, inventory
+from nccl_triage.hosts.ssh import places_of, refuse_twice
 from nccl_triage.verify import decidable, feedback, plan, previous, session
-from nccl_triage.verify.cluster import GREETING, Cluster
-from nccl_triage.verify.collective_run import HostPlace
+from nccl_triage.verify.cluster import GREETING, Cluster, worker
 from nccl_triage.verify.conduct import carry_out
 from nccl_triage.verify.host_names import host_of
 from nccl_triage.verify.judge import Report
-from nccl_triage.verify.launchers import Launcher
 from nccl_triage.verify.means import HostMeans, Means, host_means, without_gpus
 from nccl_triage.verify.plan import Plan, PlanOptions
 from nccl_triage.verify.question import Question, ask
 from nccl_triage.verify.trials import Session
-from nccl_triage.verify.worker import host, inventory
-
-#: Nothing is asked of the person who waits, a host that is down is known to be after ten seconds, and no terminal comes
-#: between, whatever the configuration wants for other uses.
-_SSH = (
-    "ssh", "-o", "BatchMode=yes", "-o", "ConnectTimeout=10", "-o", "ServerAliveInterval=5", "-o", "RequestTTY=no",
-    "-o", "ClearAllForwardings=yes",
-)  # fmt: skip
-#: A name or an IPv4 address, or an IPv6 address with its interface; no name begins like an option.
-_HOST = lazily(r"[A-Za-z0-9](?:[A-Za-z0-9._-]{0,252})|[0-9A-Fa-f]{0,4}:[0-9A-Fa-f:.]{1,45}(?:%[A-Za-z0-9._-]{1,15})?")
-_USER = lazily(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,63}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,59 +76,15 @@ def option_words(settings: Settings) -> tuple[str, ...]:
     return (*given, *(name for name, chosen in flags.items() if chosen))
 
 
-def places_of(settings: Settings) -> tuple[HostPlace, ...]:
-    """Return the places that ``--host`` names, or this host; raises UsageError for one that cannot be read."""
-    slots = settings.ranks_per_host
-    if not settings.hosts:
-        return (HostPlace(os.uname().nodename, slots=slots),)
-    found = []
-    for entry in settings.hosts:
-        name, given, command = entry.partition("=")
-        label = _host_name(entry)
-        try:
-            # Nothing after "--" is an option of ssh, however it begins.
-            words = shlex.split(command) if given else [*_SSH, "--", name]
-        except ValueError as error:
-            raise UsageError(
-                "--host {entry}: {error}", remedy="quote the command as for a shell", entry=entry, error=error
-            ) from None
-        if given and not words:
-            raise UsageError("--host {entry}: expected NAME or NAME=COMMAND", entry=entry)
-        found.append(HostPlace(label, tuple(words), slots))
-    _refuse_twice([place.name for place in found])
-    return tuple(found)
-
-
-def _refuse_twice(names: Sequence[str]) -> None:
-    """Raise UsageError where two places are one host."""
-    if len(set(names)) < len(names):
-        raise UsageError(
-            "--host names a host twice",
-            remedy="name each host once; --ranks-per-host of verify and preflight starts several ranks on one",
-        )
-
-
 def in_words_of_log(settings: Settings, question: Question) -> Settings:
     """Return the settings with each ``--host`` by the name that the log has for it, as a scheduler knows it."""
     entries = [entry.partition("=") for entry in settings.hosts]
     return replace(settings, hosts=tuple((host_of(question, name) or name) + "".join(rest) for name, *rest in entries))
 
 
-def _host_name(entry: str) -> str:
-    """Return the host of ``[USER@]NAME[=COMMAND]``; raises UsageError for what is no name or address of a host."""
-    user, at, name = entry.partition("=")[0].rpartition("@")
-    if not (_HOST.fullmatch(name) and (not at or _USER.fullmatch(user))):
-        raise UsageError(
-            "--host {entry}: expected NAME or NAME=COMMAND",
-            cause="a name has letters, digits, dots and hyphens, and begins with a letter or a digit",
-            entry=entry,
-        )
-    return name
-
-
 def means_of(settings: Settings, question: Question | None = None) -> Means:
     """Return the means without reaching another host: this host's own, or those that the log lets expect of others."""
-    places = places_of(settings)
+    places = places_of(settings.hosts, settings.ranks_per_host)
     if settings.launcher == "local" and not settings.hosts:
         return Means(places, (_here(settings),))
     asked = question or Question(())
@@ -174,7 +118,7 @@ def plan_of(document: dict[str, Any], rules: RuleSet, settings: Settings) -> Pla
     """Return the plan for a document as far as it can be known without reaching another host."""
     question = question_of(document, settings.options)
     means = means_of(settings, question)
-    _refuse_twice(means.names_in_log(range(len(means.places)), question))
+    refuse_twice(means.names_in_log(range(len(means.places)), question))
     return _deciding(plan.build(question, rules.causes, means, settings.options), settings)
 
 
@@ -186,17 +130,20 @@ def _deciding(made: Plan, settings: Settings) -> Plan:
 @contextmanager
 def launcher_of(settings: Settings, question: Question, folder: Path) -> Iterator[Launcher]:
     """Yield the launcher that the settings ask for."""
+    program, slots = worker(), settings.ranks_per_host
     if settings.launcher == "ray":
-        from nccl_triage.verify.launchers.ray_cluster import NodeChoice, RayLauncher
+        from nccl_triage.hosts.ray_launcher import RayLauncher
+        from nccl_triage.verify.node_choice import NodeChoice
 
         names = tuple(entry.partition("=")[0] for entry in settings.hosts)
         options = settings.options
-        choice = NodeChoice(question, names, options.world, settings.ranks_per_host, options.backend != "gloo")
-        yield RayLauncher(settings.ray_address or own_address(question.ray_address, names), choice, folder)
+        choice = NodeChoice(question, names, options.world, slots, options.backend != "gloo")
+        address = settings.ray_address or own_address(question.ray_address, names)
+        yield RayLauncher(address, program, choice.among, folder, slots)
         return
-    from nccl_triage.verify.launchers.processes import ProcessLauncher
+    from nccl_triage.hosts.processes import ProcessLauncher
 
-    yield ProcessLauncher(places_of(settings), folder, settings.python)
+    yield ProcessLauncher(places_of(settings.hosts, slots), program, settings.python, settings.python)
 
 
 def own_address(address: str | None, names: Sequence[str]) -> str | None:
@@ -237,7 +184,7 @@ def _plan(cluster: Cluster, question: Question, rules: RuleSet, settings: Settin
     """Return the plan for an open cluster; the GPUs that it uses are reserved."""
     means, options = ask_hosts(cluster, settings), settings.options
     if settings.hosts and settings.launcher == "local":  # by its addresses one may be another of them
-        _refuse_twice(means.names_in_log(range(len(means.places)), question))
+        refuse_twice(means.names_in_log(range(len(means.places)), question))
     made = plan.build(question, rules.causes, means, options)
     runs = [entry.control for entry in made.experiments if entry.control is not None]
     used = {place for run in runs if run.backend == "nccl" for place in run.places}
@@ -272,7 +219,9 @@ def verify(
     earlier = previous.read(settings.previous)
     made = _nothing_runs(document, rules, settings, on_gpus)
     if made is not None:
-        report = carry_out(Session(Cluster(_Nowhere()), made, rules, Path(), say=say))
+        from nccl_triage.hosts.processes import ProcessLauncher
+
+        report = carry_out(Session(Cluster(ProcessLauncher((), worker())), made, rules, Path(), say=say))
         return with_commands(feedback.apply(document, report, rules), settings), report
     with (
         session.lock(wait=settings.wait),
@@ -293,9 +242,13 @@ def _nothing_runs(document: dict[str, Any], rules: RuleSet, settings: Settings, 
     """Return the plan in which nothing runs, where that is certain before any agent is asked; else None."""
     question = question_of(document, settings.options)
     # On a cluster there may be more hosts than this one.
-    imaginable = Means.alike(places_of(settings) * (2 if settings.launcher == "ray" else 1), _IMAGINED)
+    imaginable = Means.alike(
+        places_of(settings.hosts, settings.ranks_per_host) * (2 if settings.launcher == "ray" else 1), _IMAGINED
+    )
     if not _runs(plan.build(question, rules.causes, imaginable, settings.options)):
-        return plan.build(question, rules.causes, Means.alike(places_of(settings)), settings.options)
+        return plan.build(
+            question, rules.causes, Means.alike(places_of(settings.hosts, settings.ranks_per_host)), settings.options
+        )
     if settings.chosen:
         return None
     made = plan_of(document, rules, settings)
@@ -329,20 +282,3 @@ def _names_job(document: dict[str, Any], settings: Settings) -> bool:
 
 #: GPUs of a host on which everything could be tested that can be tested at all.
 _IMAGINED = 8
-
-
-class _Nowhere:
-    """The launcher of a plan in which nothing can run."""
-
-    places: Sequence[HostPlace] = ()
-
-    def open(self) -> list[Any]:
-        """Open nothing."""
-        return []
-
-    def reserve(self, gpus: Mapping[int, int]) -> dict[int, str]:
-        """Reserve nothing."""
-        return {}
-
-    def close(self) -> None:
-        """Close nothing."""

@@ -2,19 +2,27 @@
 
 from __future__ import annotations
 
-import selectors
+import contextlib
+import functools
 import time
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from nccl_triage.errors import UsageError
-from nccl_triage.verify.collective_run import HostPlace
-from nccl_triage.verify.launchers import AgentLink, Launcher
+from nccl_triage.hosts import programs
+from nccl_triage.hosts.links import HostPlace, Launcher, Listener
 
 #: Seconds that agents get to answer, and to import torch.
 GREETING, IMPORT = 20.0, 120.0
-#: Seconds between two looks at links that have no descriptor.
-POLL = 0.05
+
+
+@functools.cache
+def worker() -> programs.Program:
+    """Return what runs on the hosts: the agent, which sends the ranks' logs where it cannot leave them in our folder."""
+    return programs.Program(
+        programs.archive("nccl_triage.verify.worker.__main__", "verify/worker"), ("agent",), ("carry",)
+    )
 
 
 class Cluster:
@@ -22,8 +30,8 @@ class Cluster:
 
     def __init__(self, launcher: Launcher) -> None:
         self._launcher = launcher
-        self._links: list[AgentLink] = []
-        self._selector = selectors.DefaultSelector()
+        self._listener = Listener()
+        self._logs = RankLogs()
         self._waiting: list[tuple[int, dict[str, Any]]] = []
         self.gone: dict[int, str] = {}
         self.facts: list[dict[str, Any]] = []
@@ -38,44 +46,47 @@ class Cluster:
         return self._launcher.places[place].name
 
     def __enter__(self) -> Cluster:
-        self._links = self._launcher.open()
-        for index, link in enumerate(self._links):
-            descriptor = link.descriptor()
-            if descriptor is not None:
-                self._selector.register(descriptor, selectors.EVENT_READ, index)
+        try:
+            for place in range(len(self.places)):
+                self._open(place)
+            self._launcher.ready()
+        except BaseException:
+            self.__exit__()
+            raise
         return self
 
+    def _open(self, place: int) -> None:
+        try:
+            self._listener.add(place, self._launcher.open(place))
+        except OSError as error:
+            raise UsageError(
+                "cannot start an agent on {name}: {why}",
+                cause="the command was: {command}",
+                remedy="check --host and --python",
+                name=self.name(place),
+                why=error.strerror,
+                command=" ".join(self.places[place].command or [str(error.filename)]),
+            ) from None
+
     def __exit__(self, *_: object) -> None:
-        self._selector.close()
+        self._listener.close()
         self._launcher.close()
 
     def send(self, place: int, **command: Any) -> None:
         """Send a command to one agent."""
-        self._links[place].send(command)
+        self._logs.note(command)
+        self._listener.links[place].send(command)
 
     def receive(self, timeout: float) -> list[tuple[int, dict[str, Any]]]:
         """Return (place, answer) pairs, waiting at most ``timeout`` seconds for the first."""
         found, self._waiting = self._waiting, []
         if found:
             return found
-        polled = [index for index, link in enumerate(self._links) if link.descriptor() is None]
-        deadline = time.monotonic() + timeout
-        while True:
-            left = max(0.0, deadline - time.monotonic())
-            ready = [key.data for key, _ in self._selector.select(min(left, POLL) if polled else left)]
-            for index in [*ready, *polled]:
-                for answer in self._links[index].receive():
-                    if answer.get("answer") == "gone":
-                        self._lost(index, str(answer.get("error", "")))
-                    found.append((index, answer))
-            if found or time.monotonic() >= deadline:
-                return found
-
-    def _lost(self, place: int, error: str) -> None:
-        self.gone[place] = error
-        descriptor = self._links[place].descriptor()
-        if descriptor is not None:
-            self._selector.unregister(descriptor)
+        for place, answer in self._listener.receive(timeout):
+            if answer.get("answer") == "gone":
+                self.gone[place] = str(answer.get("error", ""))
+            found.append((place, self._logs.unpack(answer)))
+        return found
 
     def ask(
         self,
@@ -106,7 +117,7 @@ class Cluster:
 
     def greet(self, timeout: float) -> None:
         """Wait for every agent's facts; raises UsageError when one cannot be reached."""
-        everywhere = range(len(self._links))
+        everywhere = range(len(self.places))
         answers = self.ask("facts", everywhere, timeout)
         for place in everywhere:
             if place not in answers:
@@ -136,9 +147,34 @@ class Cluster:
 
     def preload(self, timeout: float) -> dict[int, str | None]:
         """Import torch in every agent; returns the error of each place that has none."""
-        answers = self.ask("preload", range(len(self._links)), timeout)
+        answers = self.ask("preload", range(len(self.places)), timeout)
         return {
             place: (answers[place].get("error") if place in answers else f"no answer within {timeout:.0f} s")
-            for place in range(len(self._links))
+            for place in range(len(self.places))
             if place not in answers or answers[place].get("error")
         }
+
+
+class RankLogs:
+    """The folders of the runs that were started."""
+
+    def __init__(self) -> None:
+        self._folders: dict[str, Path] = {}
+
+    def note(self, command: Mapping[str, Any]) -> None:
+        """Remember the folder of a run's logs, if the command starts one."""
+        if command.get("do") == "run":
+            self._folders[command["run"]] = Path(command["folder"])
+
+    def unpack(self, answer: dict[str, Any]) -> dict[str, Any]:
+        """Return an answer; a log in it is written to where a rank on this host would have left it."""
+        folder = self._folders.get(str(answer.get("run")))
+        for name, end in (("log", ".log"), ("nccl_log", ".nccl.log")):
+            text = answer.pop(name, None)
+            if isinstance(text, str) and folder is not None:
+                with contextlib.suppress(OSError, ValueError, TypeError, KeyError):
+                    path = folder / f"rank-{int(answer['rank'])}{end}"
+                    folder.mkdir(parents=True, exist_ok=True)
+                    path.touch(mode=0o600)
+                    path.write_text(text, encoding="utf-8", errors="replace")
+        return answer

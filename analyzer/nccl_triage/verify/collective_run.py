@@ -17,16 +17,6 @@ RunOutcome = Literal["passed", "wrong-data", "error", "crashed", "hung", "not-ru
 
 
 @dataclass(frozen=True, slots=True)
-class HostPlace:
-    """A host where ranks can run: the command that reaches it (empty for this host), and the ranks on it if that is fixed."""
-
-    name: str
-    command: tuple[str, ...] = ()
-    slots: int | None = None
-    address: str | None = None
-
-
-@dataclass(frozen=True, slots=True)
 class SlotGpu:
     """The GPU of a rank: ``device`` as its process counts, index as nvidia-smi does, UUID and PCI address (``0000:4f:00``)."""
 

@@ -7,10 +7,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from nccl_triage.hosts.interfaces import chosen
 from nccl_triage.lazy_regex import lazily
 from nccl_triage.verify.bandwidth import Band, expectation, judge, matching, table
 from nccl_triage.verify.collective_run import CollectiveRun, RunResult
-from nccl_triage.verify.reachability import chosen
 
 Facts = Mapping[str, Any]
 Text = dict[str, str]

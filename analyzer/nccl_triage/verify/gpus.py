@@ -9,8 +9,8 @@ from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from nccl_triage.hosts.probes.gpu import Gpu, GpuProcess, Inventory, pci_address
 from nccl_triage.lazy_regex import lazily
-from nccl_triage.verify.worker.gpu import Gpu, GpuProcess, Inventory, pci_address
 
 #: A driver keeps some memory for itself, and containers hide the processes of others: memory in use above this share
 #: of the total, and above this many bytes, means that somebody works there.

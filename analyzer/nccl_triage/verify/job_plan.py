@@ -9,13 +9,13 @@ from typing import Any
 
 from nccl_triage.document import verify_commands
 from nccl_triage.engine.schema import RuleSet
+from nccl_triage.hosts.links import HostPlace
 from nccl_triage.verify import api
 from nccl_triage.verify.api import Settings
-from nccl_triage.verify.collective_run import HostPlace
-from nccl_triage.verify.launchers import files, static
 from nccl_triage.verify.plan import Plan
 from nccl_triage.verify.question import Question
 from nccl_triage.verify.record import plan_record
+from nccl_triage.verify.written import files, static
 
 
 def plan_for_job(question: Question, rules: RuleSet, settings: Settings, names: Sequence[str]) -> Plan:

@@ -10,11 +10,11 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from nccl_triage.engine.schema import Text
+from nccl_triage.hosts.links import HostPlace
+from nccl_triage.hosts.probes.gpu import Gpu
 from nccl_triage.verify import host_names
-from nccl_triage.verify.collective_run import HostPlace
 from nccl_triage.verify.gpus import MOST_GPUS, Refusal, inventory_of, refusals, told_text
 from nccl_triage.verify.question import Question
-from nccl_triage.verify.worker.gpu import Gpu
 
 #: Rules that ``--allow-busy`` cannot lift: such a GPU takes no program at all.
 IMPOSSIBLE = frozenset({"mig", "compute-mode", "fault"})

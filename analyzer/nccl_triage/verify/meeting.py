@@ -11,8 +11,8 @@ from dataclasses import replace
 from typing import Any
 
 from nccl_triage.engine.schema import Text
+from nccl_triage.hosts.links import HostPlace
 from nccl_triage.verify import host_names
-from nccl_triage.verify.collective_run import HostPlace
 from nccl_triage.verify.plan import Planned
 from nccl_triage.verify.question import Question
 

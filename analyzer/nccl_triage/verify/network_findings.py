@@ -9,17 +9,10 @@ from functools import cached_property
 from typing import Any
 
 from nccl_triage.engine.schema import Text
+from nccl_triage.hosts.interfaces import BRIDGES, Interface, chosen, same_network
 from nccl_triage.verify.collective_run import RunFinding
 from nccl_triage.verify.decide import OTHERWISE, cause_of
-from nccl_triage.verify.reachability import (
-    BRIDGES,
-    BROKEN,
-    Interface,
-    Path,
-    ReachabilityMatrix,
-    chosen,
-    same_network,
-)
+from nccl_triage.verify.reachability import BROKEN, Path, ReachabilityMatrix
 from nccl_triage.verify.worker.refusal import FILTER, GATEWAY, NO_NEIGHBOUR, OWN_ROUTE, WRONG_NEIGHBOUR
 
 Facts = Mapping[str, Any]

@@ -10,11 +10,11 @@ from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 
 from nccl_triage.engine.schema import Experiment, Text
+from nccl_triage.hosts.probes.gpu import Gpu
 from nccl_triage.verify.collective_run import Slot, SlotGpu
 from nccl_triage.verify.host_names import keys, keys_in_log
 from nccl_triage.verify.means import HostMeans, Means
 from nccl_triage.verify.question import AccusedGpu, Question, SuspectedCause
-from nccl_triage.verify.worker.gpu import Gpu
 
 #: Ranks of a world whose size is free.
 DEFAULT_WORLD = 4

@@ -14,6 +14,7 @@ from typing import Any
 
 from nccl_triage._version import __version__
 from nccl_triage.engine.schema import Experiment, RuleSet
+from nccl_triage.hosts.interfaces import gloo_choice
 from nccl_triage.verify import api, previous, record, session, variables
 from nccl_triage.verify.cluster import Cluster
 from nccl_triage.verify.collective_run import SEVERAL_HOSTS, CollectiveMessage, CollectiveRun, Deadlines
@@ -24,7 +25,7 @@ from nccl_triage.verify.placement import Request, gpu_env, slots_of
 from nccl_triage.verify.plan import Plan, Planned, backend_of
 from nccl_triage.verify.preflight_check import PreflightCheck, PreflightSuspect, check, who
 from nccl_triage.verify.question import Question, SuspectedCause
-from nccl_triage.verify.reachability import BROKEN, gloo_choice
+from nccl_triage.verify.reachability import BROKEN
 from nccl_triage.verify.screening import Screening, gpu_of, only, says_of
 from nccl_triage.verify.trials import Session
 from nccl_triage.verify.worker.ops import OPERATIONS

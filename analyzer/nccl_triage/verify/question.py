@@ -7,10 +7,10 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from nccl_triage.hosts.probes.gpu import pci_address
 from nccl_triage.lazy_regex import lazily
 from nccl_triage.verify import variables
 from nccl_triage.verify.proofs import proves
-from nccl_triage.verify.worker.gpu import pci_address
 from nccl_triage.verify.worker.ops import OPERATIONS, UNKNOWN_NUMEL
 
 _PORT = lazily(r"(?<![A-Za-z])(?:master_port|MASTER_PORT|port|\[::\]|0\.0\.0\.0)[\"']?[ =:]{1,3}(\d{2,5})\b")

@@ -7,8 +7,8 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, TypeVar
 
+from nccl_triage.hosts.links import HostPlace
 from nccl_triage.verify.cluster import Cluster
-from nccl_triage.verify.collective_run import HostPlace
 
 Result = TypeVar("Result")
 #: Seconds between two looks at whether everything is done.

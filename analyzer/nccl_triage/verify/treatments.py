@@ -7,11 +7,12 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from nccl_triage.engine.schema import Text, Treatment
+from nccl_triage.hosts.interfaces import chosen
 from nccl_triage.lazy_regex import lazily
 from nccl_triage.verify.collective_run import LONGEST, CollectiveRun, Deadlines, Slot
 from nccl_triage.verify.means import Means
 from nccl_triage.verify.placement import gpu_env, inside
-from nccl_triage.verify.reachability import ReachabilityMatrix, chosen
+from nccl_triage.verify.reachability import ReachabilityMatrix
 
 #: Ranks inside one host when the placement changes.
 _INSIDE = 8

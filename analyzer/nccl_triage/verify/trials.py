@@ -10,9 +10,11 @@ from pathlib import Path
 from typing import Any
 
 from nccl_triage.engine.schema import RuleSet
+from nccl_triage.hosts.interfaces import for_gloo
+from nccl_triage.hosts.links import HostPlace
 from nccl_triage.verify import meeting, reachability, runner
 from nccl_triage.verify.cluster import GREETING, IMPORT, Cluster
-from nccl_triage.verify.collective_run import CollectiveRun, HostPlace, RunFinding, RunResult
+from nccl_triage.verify.collective_run import CollectiveRun, RunFinding, RunResult
 from nccl_triage.verify.gpus import Refusal
 from nccl_triage.verify.health import Health, health_of
 from nccl_triage.verify.judge import Report, Trial, trial_of
@@ -20,7 +22,7 @@ from nccl_triage.verify.means import host_means
 from nccl_triage.verify.network_findings import interface_findings, path_findings
 from nccl_triage.verify.placement import Request
 from nccl_triage.verify.plan import Plan, Planned
-from nccl_triage.verify.reachability import ReachabilityMatrix, for_gloo
+from nccl_triage.verify.reachability import ReachabilityMatrix
 from nccl_triage.verify.together import together
 
 

@@ -12,8 +12,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from nccl_triage.hosts.probes.host import ALLOWED
 from nccl_triage.lazy_regex import lazily
-from nccl_triage.verify.worker.host import ALLOWED
 
 #: Variables of the collective libraries: what has a harmless shape is repeated.
 FAMILIES = ("NCCL_", "GLOO_", "TORCH_NCCL_", "TORCH_GLOO_", "RCCL_")

@@ -15,16 +15,18 @@ from nccl_triage.api import diagnose
 from nccl_triage.document.diagnosis import diagnose_observations
 from nccl_triage.engine.schema import RuleSet
 from nccl_triage.errors import UsageError
-from nccl_triage.execution.cluster import codec, worker
+from nccl_triage.execution.cluster import codec
 from nccl_triage.execution.cluster.cluster_scan import FAN, MergePart, MergeTree
 from nccl_triage.execution.cluster.engine import RayEngine
 from nccl_triage.execution.cluster.node_service import NodeService
+from nccl_triage.execution.cluster.workers import _SERVICE
+from nccl_triage.hosts import ray_actors
 from nccl_triage.observations.store import Observations
 
 LOGS = Path(__file__).parents[3] / "corpus" / "written" / "logs"
 
-#: A node: Python without any of our dependencies; ``worker.py`` is what Ray would bring there.
-NODE = """
+#: A node: Python without any of our dependencies; ``ray_actors.py`` is what Ray would bring there.
+NODE = f"""
 import sys
 class Missing:
     def find_spec(self, name, path=None, target=None):
@@ -32,9 +34,9 @@ class Missing:
             raise ModuleNotFoundError(name)
 sys.meta_path.insert(0, Missing())
 program, rules, source, log, absent, out = sys.argv[1:]
-space = {}
+space = dict()
 exec(open(source).read(), space)
-made = space["Worker"](open(program, "rb").read(), open(rules, "rb").read())
+made = space["Service"](open(program, "rb").read(), *{_SERVICE!r}, open(rules, "rb").read())
 listing = made.call("find", [log, absent], None)
 assert made.call("scan", listing.sources) == ([], made.call("progress")[0])
 done, found = made.call("take")
@@ -51,7 +53,7 @@ def test_a_node_needs_nothing_but_python(tmp_path: Path, rules: RuleSet, name: s
     words = [
         tmp_path / "program",
         tmp_path / "rules",
-        worker.__file__,
+        ray_actors.__file__,
         LOGS / name,
         tmp_path / "none",
         tmp_path / "out",

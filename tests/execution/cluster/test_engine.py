@@ -77,7 +77,7 @@ def living_workers() -> int:
     import ray
 
     told = ray._private.state.actors().values()
-    return sum(actor["ActorClassName"] == "Worker" and actor["State"] != "DEAD" for actor in told)
+    return sum(actor["ActorClassName"] == "Service" and actor["State"] != "DEAD" for actor in told)
 
 
 def test_a_shared_folder_gives_what_this_machine_alone_finds(cluster: Any, tmp_path: Path) -> None:

@@ -11,14 +11,14 @@ from nccl_triage.execution.cluster import shares
 from nccl_triage.execution.cluster.node_service import Listing
 from nccl_triage.execution.cluster.notes import NodeNotes
 from nccl_triage.execution.cluster.shares import NodeListing, WorkShare, shares_of
-from nccl_triage.execution.cluster.targets import TargetNode
 from nccl_triage.execution.cluster.workers import WorkerHandle
+from nccl_triage.hosts.ray_nodes import RayNode
 from nccl_triage.ingest.sources import Source
 from nccl_triage.observations.store import SourceInfo
 
 
 def worker(name: str) -> WorkerHandle:
-    return WorkerHandle(TargetNode(name, name, name.partition("#")[0], name, True), None)
+    return WorkerHandle(RayNode(name, name, name.partition("#")[0], name, True), None)
 
 
 def source(path: str, size: int = 1, **known: int) -> Source:

@@ -8,6 +8,7 @@ import pytest
 
 from nccl_triage.errors import UsageError
 from nccl_triage.execution.cluster import targets
+from nccl_triage.hosts.ray_nodes import SESSION, departed, nodes_of
 
 
 def told(host: str, address: str, number: int, alive: bool = True, socket: str = "") -> dict[str, Any]:
@@ -20,7 +21,7 @@ def told(host: str, address: str, number: int, alive: bool = True, socket: str =
     }
 
 
-CLUSTER = targets.nodes_of([
+CLUSTER = nodes_of([
     told("gpu2.example.org", "10.0.0.2", 2, socket="/ssd/ray/session_7/sockets/raylet"),
     told("gpu1.example.org", "10.0.0.1", 1),
     told("gpu1.example.org", "10.0.0.1", 4),
@@ -50,14 +51,14 @@ def test_names_addresses_ids_and_patterns() -> None:
 
 
 def test_without_a_path_the_logs_of_the_nodes_own_session_are_meant() -> None:
-    session = [targets.SESSION]
+    session = [SESSION]
     assert asked("node:gpu[23]") == {"gpu2": ["/ssd/ray/session_7/logs"], "gpu3": session, "gpu2#2": session}
-    assert asked("node:gpu1/") == asked("node:gpu1") == {"gpu1": [targets.SESSION], "gpu1#2": [targets.SESSION]}
+    assert asked("node:gpu1/") == asked("node:gpu1") == {"gpu1": [SESSION], "gpu1#2": [SESSION]}
 
 
 def test_a_dead_node_is_told_unless_another_lives_in_its_place() -> None:
     everything = list(targets.by_node(["node:*"], CLUSTER))
-    assert targets.departed(everything, CLUSTER) == ["gpu3"]
+    assert departed(everything, CLUSTER) == ["gpu3"]
 
 
 def test_a_name_that_no_node_has() -> None:

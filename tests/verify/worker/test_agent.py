@@ -18,8 +18,8 @@ from typing import Any
 
 import pytest
 
-from nccl_triage.verify.launchers import bundle
-from tests.verify.worker.test_ras import DIAGNOSTICS, STATUS, Server, listening
+from tests.hosts.probes.test_ras import DIAGNOSTICS, STATUS, Server, listening
+from tests.verify.worker_file import worker_file
 
 #: Seconds for anything to happen on a busy machine.
 SOON = 5.0
@@ -129,7 +129,7 @@ def lib(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def agent(tmp_path: Path, lib: Path) -> Iterator[Agent]:
-    found = Agent(bundle.write(tmp_path / "worker.pyz"), tmp_path)
+    found = Agent(worker_file(tmp_path), tmp_path)
     yield found
     end(found)
 
@@ -211,7 +211,7 @@ def test_facts_need_no_torch(agent: Agent) -> None:
 
 def test_only_variables_of_the_communication_leave_the_host(tmp_path: Path, lib: Path) -> None:
     agent = Agent(
-        bundle.write(tmp_path / "worker.pyz"),
+        worker_file(tmp_path),
         tmp_path,
         NCCL_DEBUG="INFO",
         HF_TOKEN="hf_secret",
@@ -344,7 +344,7 @@ def test_a_variable_that_cannot_be_set_is_the_ranks_end(agent: Agent, tmp_path: 
 
 def test_a_torch_that_does_not_import_is_told(tmp_path: Path, lib: Path) -> None:
     (lib / "torch" / "__init__.py").write_text("raise ImportError('libcudart.so.12: cannot open shared object file')")
-    agent = Agent(bundle.write(tmp_path / "worker.pyz"), tmp_path)
+    agent = Agent(worker_file(tmp_path), tmp_path)
     try:
         agent.send(do="preload")
         assert "libcudart" in agent.expect("preload")["error"]
@@ -362,7 +362,7 @@ def driver(tmp_path: Path, lib: Path, script: str) -> Agent:
     tool.write_text(f"#!/bin/sh\n{script}\n")
     tool.chmod(0o755)
     (lib / "pynvml.py").write_text("raise ImportError('none here')")
-    return Agent(bundle.write(tmp_path / "worker.pyz"), tmp_path, PATH=f"{tool.parent}:{os.environ['PATH']}")
+    return Agent(worker_file(tmp_path), tmp_path, PATH=f"{tool.parent}:{os.environ['PATH']}")
 
 
 def test_a_driver_that_hangs_holds_up_nobody_and_is_left_by_the_end(tmp_path: Path, lib: Path) -> None:

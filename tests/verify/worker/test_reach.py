@@ -18,8 +18,8 @@ from typing import Any
 
 import pytest
 
-from nccl_triage.verify.launchers import bundle
 from nccl_triage.verify.worker import loss, reach
+from tests.verify.worker_file import worker_file
 
 #: Seconds that count as lost in these tests.
 PATIENCE = 0.3
@@ -241,7 +241,7 @@ def test_no_targets() -> None:
 
 @pytest.fixture
 def listener(tmp_path: Path) -> Iterator[tuple[subprocess.Popen[bytes], list[dict[str, Any]]]]:
-    command = [sys.executable, str(bundle.write(tmp_path / "worker.pyz")), "listen", "2", "1"]
+    command = [sys.executable, str(worker_file(tmp_path)), "listen", "2", "1"]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
         assert process.stdout is not None
         yield process, json.loads(process.stdout.readline())

@@ -12,7 +12,8 @@ from typing import Any
 
 import pytest
 
-from nccl_triage.verify.worker import host, store
+from nccl_triage.hosts.probes import host
+from nccl_triage.verify.worker import store
 from tests.verify.listeners import listening
 
 SOON = timedelta(seconds=5)

@@ -15,9 +15,10 @@ from typing import Any
 
 import pytest
 
-from nccl_triage.verify.launchers import bundle
-from nccl_triage.verify.worker import host, task
+from nccl_triage.hosts.probes import host
+from nccl_triage.verify.worker import task
 from nccl_triage.verify.worker.task import RefusedError, attempt, position
+from tests.verify.worker_file import worker_file
 
 RANKS = {"RANK": "3", "WORLD_SIZE": "4", "LOCAL_RANK": "1"}
 SLURM = {"SLURM_PROCID": "2", "SLURM_NTASKS": "4", "SLURM_LOCALID": "0"}
@@ -121,7 +122,7 @@ class Started:
 
     def __init__(self, folder: Path, given: dict[str, Any], environment: dict[str, str]) -> None:
         (folder / "spec.json").write_text(json.dumps(given))
-        worker = bundle.write(folder / "worker.pyz")
+        worker = worker_file(folder)
         kept = {k: v for k, v in os.environ.items() if not k.startswith(("SLURM_", "OMPI_", "PMI", "TORCHELASTIC"))}
         for name in RANKS:
             kept.pop(name, None)

@@ -10,9 +10,9 @@ from itertools import combinations
 from typing import Any
 
 from nccl_triage.doctor.probes.result import ProbeResult, ProbeTarget, entries, names_of_processes, text
-from nccl_triage.verify.worker import gpu_smi, nvml
-from nccl_triage.verify.worker.gpu import Gpu
-from nccl_triage.verify.worker.inventory import likely_present
+from nccl_triage.hosts.probes import gpu_smi, nvml
+from nccl_triage.hosts.probes.gpu import Gpu
+from nccl_triage.hosts.probes.inventory import likely_present
 
 #: Numbers of nvml.h: kinds of errors and counters, thresholds of temperature, causes of retirement.
 _CORRECTED, _UNCORRECTED, _VOLATILE, _AGGREGATE = 0, 1, 0, 1

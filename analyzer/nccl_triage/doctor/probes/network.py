@@ -9,7 +9,7 @@ import time
 from typing import Any
 
 from nccl_triage.doctor.probes.result import ProbeResult, ProbeTarget, entries, names_of_processes, number, text
-from nccl_triage.verify.worker import host
+from nccl_triage.hosts.probes import host
 
 #: IPv6 addresses that are kept at most.
 _SIXES = 64

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from nccl_triage.doctor.probes.result import ProbeResult, ProbeTarget, text
-from nccl_triage.verify.worker.host import ALLOWED
+from nccl_triage.hosts.probes.host import ALLOWED
 
 #: Seconds for torch to be imported.
 IMPORT_TIMEOUT = 80.0

@@ -10,12 +10,12 @@ from typing import Any
 from nccl_triage.execution.cluster import codec
 from nccl_triage.execution.cluster.notes import NodeNotes
 from nccl_triage.execution.cluster.shares import NodeListing, WorkShare, shares_of
-from nccl_triage.execution.cluster.targets import TargetNode
 from nccl_triage.execution.cluster.workers import Reply, WorkerHandle, Workers
 from nccl_triage.execution.reading import Progress, unread
+from nccl_triage.hosts.ray_access import failures, reason
+from nccl_triage.hosts.ray_nodes import RayNode
 from nccl_triage.ingest.sources import Source
 from nccl_triage.observations.store import Interruption, Observations
-from nccl_triage.ray_access import failures, reason
 from nccl_triage.stopping import ReadingStop
 
 #: How many parts one merge takes, and the most that the driver receives while workers can merge them.
@@ -93,7 +93,7 @@ class ClusterScan:
         self._total = Observations()
         self._ended = False
 
-    def search(self, asked: Mapping[TargetNode, Sequence[str]], since: float | None, links: bool = False) -> None:
+    def search(self, asked: Mapping[RayNode, Sequence[str]], since: float | None, links: bool = False) -> None:
         """Have nodes list their logs and share these out, without waiting for slow nodes."""
         for worker, arguments in zip(self._workers.start(list(asked)), asked.values(), strict=True):
             self._asked[worker] = tuple(arguments)
@@ -110,7 +110,7 @@ class ClusterScan:
                 break
         self._share_out(found)
 
-    def share(self, sources: Sequence[Source], nodes: Sequence[TargetNode]) -> None:
+    def share(self, sources: Sequence[Source], nodes: Sequence[RayNode]) -> None:
         """Let any of the nodes read sources on shared storage."""
         count = min(len(nodes) * self._jobs, len(sources))
         self._join(WorkShare("", self._workers.start([nodes[at % len(nodes)] for at in range(count)]), list(sources)))

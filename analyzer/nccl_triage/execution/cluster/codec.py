@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import importlib.resources
 import io
 import pickle
-import zipfile
 import zlib
 from typing import Any
 
-from nccl_triage import archives, gc_tuning
+from nccl_triage import gc_tuning
 from nccl_triage.engine.schema import RuleSet
+from nccl_triage.hosts import programs
 from nccl_triage.observations.store import Observations
 
 #: The packages of nccl_triage that a node needs.
@@ -24,13 +23,7 @@ _MODULES = frozenset(
 
 def program() -> bytes:
     """Return an importable zip of the code that scans logs."""
-    made = io.BytesIO()
-    root = importlib.resources.files("nccl_triage")
-    with zipfile.ZipFile(made, "w") as archive:
-        archives.add_sources(archive, root, "nccl_triage")
-        for part in _PARTS:
-            archives.add_sources(archive, root / part, f"nccl_triage/{part}", below=True)
-    return made.getvalue()
+    return programs.archive(None, "", *_PARTS)
 
 
 def pack_rules(rules: RuleSet) -> bytes:

@@ -14,11 +14,12 @@ from nccl_triage.execution.cluster.cluster_scan import ClusterScan
 from nccl_triage.execution.cluster.notes import NodeNotes
 from nccl_triage.execution.cluster.workers import WorkerHandle, Workers
 from nccl_triage.execution.reading import Progress
+from nccl_triage.hosts.ray_access import Access
+from nccl_triage.hosts.ray_nodes import departed, nodes_of
 from nccl_triage.ingest.layouts import LayoutReader
 from nccl_triage.ingest.sources import STDIN_NAMES, Source, find_sources
 from nccl_triage.messages import translated_text
 from nccl_triage.observations.store import Observations
-from nccl_triage.ray_access import Access
 from nccl_triage.stopping import ReadingStop
 
 #: Seconds without any progress after which a node counts as hung.
@@ -52,7 +53,7 @@ class RayEngine:
         self._readers: dict[str, tuple[Source, list[WorkerHandle]]] = {}
 
     def __enter__(self) -> RayEngine:
-        self._access = Access(self._address, "nccl-triage")
+        self._access = Access(self._address)
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -72,10 +73,10 @@ class RayEngine:
         ray, node_notes = self._access.ray, NodeNotes()
         anywhere = [argument for argument in arguments if not targets.is_on_nodes(argument)]
         sources, notes = _shared(anywhere, self._since, self._links, LayoutReader(rules.layouts))
-        nodes = targets.nodes_of(ray.nodes())
+        nodes = nodes_of(ray.nodes())
         living = [node for node in nodes if node.alive]
         asked = targets.by_node([argument for argument in arguments if targets.is_on_nodes(argument)], nodes)
-        node_notes.dead(targets.departed(list(asked), nodes))
+        node_notes.dead(departed(list(asked), nodes))
         self._workers = Workers(ray, codec.program(), codec.pack_rules(rules))
         scan = ClusterScan(ray, self._workers, node_notes, self._timeout, self._jobs, self._stop)
         with self._stop.listening() if self._stop is not None else nullcontext():

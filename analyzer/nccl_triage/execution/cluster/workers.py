@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import contextlib
-import importlib
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from nccl_triage.execution.cluster import worker
-from nccl_triage.execution.cluster.targets import TargetNode
-from nccl_triage.ray_access import by_value, failures, reason
+from nccl_triage.hosts.ray_access import failures, reason
+from nccl_triage.hosts.ray_actors import Service
+from nccl_triage.hosts.ray_nodes import RayNode, end_actors, start_actors
 
 #: The most seconds that one ``wait`` blocks; Ctrl-C is not handled meanwhile.
 TURN = 0.25
@@ -23,6 +21,8 @@ _LOOK = 1.0
 _START = 60.0
 #: Threads of a worker: one may hang in a scan while others answer.
 _THREADS = 3
+#: What runs on the nodes.
+_SERVICE = ("nccl_triage.execution.cluster.node_service", "NodeService")
 #: Calls with two results: one for the driver, and the findings, which stay in the object store.
 _FINDINGS = frozenset({"take", "merge"})
 
@@ -41,7 +41,7 @@ class Reply:
 class WorkerHandle:
     """A worker. ``call`` is the call that it runs, ``gone`` the reason why it can no longer be used."""
 
-    node: TargetNode
+    node: RayNode
     actor: Any
     call: str | None = None
     gone: str | None = None
@@ -130,18 +130,11 @@ class Workers:
         self._payload = ray.put(program), ray.put(rules)
         self._looked = time.monotonic()
 
-    def start(self, nodes: Sequence[TargetNode]) -> list[WorkerHandle]:
+    def start(self, nodes: Sequence[RayNode]) -> list[WorkerHandle]:
         """Start a worker on each node; where one cannot start, its first call fails."""
-        pinned = importlib.import_module("ray.util.scheduling_strategies").NodeAffinitySchedulingStrategy
-        started = []
-        with by_value(self._ray, worker):
-            actor = self._ray.remote(worker.Worker)
-            for node in nodes:
-                # No CPU is requested: the actors of a stuck job may hold them all.
-                options = actor.options(
-                    num_cpus=0, max_concurrency=_THREADS, scheduling_strategy=pinned(node.id, soft=False)
-                )
-                started.append(WorkerHandle(node, options.remote(*self._payload)))
+        program, rules = self._payload
+        actors = start_actors(self._ray, Service, nodes, (program, *_SERVICE, rules), max_concurrency=_THREADS)
+        started = [WorkerHandle(node, actor) for node, actor in zip(nodes, actors, strict=True)]
         self.handles += started
         return started
 
@@ -164,8 +157,7 @@ class Workers:
     def stop(self, handle: WorkerHandle, why: str) -> None:
         """End a worker."""
         handle.gone, handle.call = handle.gone or why, None
-        with contextlib.suppress(*failures(self._ray)):
-            self._ray.kill(handle.actor, no_restart=True)
+        end_actors(self._ray, [handle.actor])
 
     def close(self) -> None:
         """End all workers."""

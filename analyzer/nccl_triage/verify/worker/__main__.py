@@ -38,17 +38,17 @@ def main() -> int:
         print(json.dumps(probe(request["targets"], float(request.get("timeout", 4.0)))))
         return 0
     if part == "gpus":
-        from .inventory import answer
+        from nccl_triage.hosts.probes.inventory import answer
 
         print(f"\n{json.dumps(answer(imports=json.load(sys.stdin)['imports']))}", flush=True)
         return 0
     if part == "torch":
-        from .torch_build import imported
+        from nccl_triage.hosts.probes.torch_build import imported
 
         print(f"\n{json.dumps(imported())}", flush=True)  # the line is the last one, whatever torch prints
         os._exit(0)
     if part == "ras":
-        from .ras import ask
+        from nccl_triage.hosts.probes.ras import ask
 
         print(json.dumps(ask(rest[0])))
         return 0

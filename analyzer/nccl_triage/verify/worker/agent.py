@@ -20,7 +20,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from . import children, control, host, inventory, rank_files, ras
+from nccl_triage.hosts.probes import host, inventory, ras
+from nccl_triage.hosts.probes.children import helper
+
+from . import children, control, rank_files
 from .rank_files import RankFiles
 
 #: Seconds that the listener gets to say what it saw.
@@ -104,7 +107,7 @@ class Agent:
         self._end_listener()
         loopback = "1" if command.get("loopback") else "0"
         arguments = ["listen", str(int(command.get("ports", 3))), loopback, str(int(command.get("also") or 0))]
-        self.listener = children.helper(*arguments)
+        self.listener = helper(*arguments)
         assert self.listener.stdout is not None
         line = self.listener.stdout.readline()
         self.say(answer="listen", where=json.loads(line) if line else [])
@@ -119,7 +122,7 @@ class Agent:
         if not address:
             self.say(answer="ras", run=command["run"], results="")
         else:
-            self._await({"answer": "ras", "run": command["run"]}, children.helper("ras", address))
+            self._await({"answer": "ras", "run": command["run"]}, helper("ras", address))
 
     def _await(self, answer: dict[str, Any], process: subprocess.Popen[bytes]) -> None:
         """Give an answer with the results of a helper, when it is done."""
@@ -169,7 +172,7 @@ class Agent:
 
     def _help(self, name: str, question: bytes = b"") -> None:
         """Start a part of this program whose output is the answer of this name."""
-        process = children.helper(name)
+        process = helper(name)
         assert process.stdin is not None and process.stdout is not None
         process.stdin.write(question)
         process.stdin.close()

@@ -9,27 +9,11 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Mapping
 from pathlib import Path
 from typing import IO, Any
 
-from .host import die_with_parent
-
-
-def own() -> list[str]:
-    """Return the command that starts this program again."""
-    return [sys.executable, sys.argv[0]]
-
-
-def helper(*words: str, environment: Mapping[str, str] | None = None) -> subprocess.Popen[bytes]:
-    """Start another part of this program, with pipes to its input and output; ``environment`` is set besides ours."""
-    return subprocess.Popen(
-        [*own(), *words],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        env={**os.environ, **(environment or {})},
-        preexec_fn=die_with_parent,
-    )
+from nccl_triage.hosts.probes.children import own
+from nccl_triage.hosts.probes.host import die_with_parent
 
 
 def spawned(

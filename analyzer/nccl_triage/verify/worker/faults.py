@@ -127,7 +127,7 @@ _CROWD = 6
 
 def _crowd() -> None:
     """Stay on one core, together with programs that compute without end; they die with this process."""
-    from .host import die_with_parent
+    from nccl_triage.hosts.probes.host import die_with_parent
 
     os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
     for _ in range(_CROWD):

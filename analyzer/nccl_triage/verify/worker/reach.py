@@ -23,7 +23,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from . import host, loss, refusal
+from nccl_triage.hosts.probes import host
+
+from . import loss, refusal
 
 #: Bytes of the messages, smallest first.
 SIZES = (64, 8192, 1 << 20)

@@ -11,7 +11,7 @@ import socket
 from datetime import timedelta
 from typing import Any
 
-from . import host
+from nccl_triage.hosts.probes import host
 
 #: The release from which the default backend of TCPStore takes a socket (pytorch pull request 150215).
 _TAKES_SOCKETS = (2, 8)

@@ -21,7 +21,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from . import children, control, host, inventory, rank_files
+from nccl_triage.hosts.probes import host, inventory
+
+from . import children, control, rank_files
 from .gathering import Gathering
 from .progress import STAGES
 

@@ -192,6 +192,6 @@ def close_all_but(descriptors: set[int]) -> None:
 def run(argv: Sequence[str]) -> None:
     """Run a program's file in this process as if it had just started; its own modules are imported anew."""
     sys.argv = list(argv)
-    for name in [name for name in sys.modules if name.partition(".")[0] == "nccl_triage_worker"]:
+    for name in [name for name in sys.modules if name.partition(".")[0] == "nccl_triage"]:
         del sys.modules[name]
     runpy.run_path(argv[0], run_name="__main__")

@@ -138,7 +138,7 @@ class _LightWork(importlib.abc.MetaPathFinder):
     def find_spec(
         self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
     ) -> importlib.machinery.ModuleSpec | None:
-        if not fullname.endswith("_worker.compute"):
+        if not fullname.endswith(".worker.compute"):
             return None
         found = importlib.machinery.PathFinder.find_spec(fullname, path)
         if found is None or found.loader is None:
