@@ -80,6 +80,8 @@ def _are_ranks(numbers: set[int]) -> bool:
 Condition = Callable[[Searcher, "re.Match[str]", Siblings], bool]
 
 WHEN: dict[str, Condition] = {}
+#: The conditions under which the numbers in the names of a folder decide alone: an array's outputs have such numbers, too.
+BY_SIBLINGS = ("siblings-are-ranks", "alone-or-ranks")
 
 
 def condition(name: str) -> Callable[[Condition], Condition]:

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, BinaryIO
 
 from nccl_triage import messages, tool_reports
 from nccl_triage.errors import InputError
-from nccl_triage.ingest import layouts, sniff, walk, watched
+from nccl_triage.ingest import layouts, rotation, sniff, walk, watched
 from nccl_triage.ingest.compression import HEAD, detect, look_ahead, open_stream, read_up_to
 from nccl_triage.ingest.layout_conditions import Siblings, strip_compression
 from nccl_triage.ingest.layouts import LayoutReader
@@ -367,7 +367,9 @@ def find_sources(
     notes = finder.notes.texts()
     if not finder.sources:
         raise _nothing_readable(arguments, notes)
-    layouts.settle([source.info for source in finder.sources])
+    infos = [source.info for source in finder.sources]
+    layouts.settle(infos)
+    rotation.link(infos)
     return finder.sources, notes
 
 
