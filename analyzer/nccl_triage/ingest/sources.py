@@ -373,6 +373,18 @@ def find_sources(
     return finder.sources, notes
 
 
+def missing(arguments: Sequence[str]) -> list[str]:
+    """Return the arguments that name nothing, where others name something."""
+    wanting = [text for text in arguments if not _names_something(text)]
+    return wanting if len(wanting) < len(arguments) else []
+
+
+def _names_something(text: str) -> bool:
+    if text in STDIN_NAMES or _is_there(Path(text)):
+        return True
+    return walk.has_magic(text) and bool(walk.expand(text, lambda path, why: None))
+
+
 def check_read(arguments: Sequence[str], infos: Collection[SourceInfo], found: Sequence[str] = ()) -> None:
     """Raise InputError when all sources were pipes, of which only their bytes have shown that they are no logs.
 

@@ -19,7 +19,7 @@ from jinja2 import Environment, FunctionLoader, StrictUndefined
 from markupsafe import Markup
 
 from nccl_triage import messages, resources
-from nccl_triage.render import RenderOptions, chart_symbols, overview, phrases, verification_html
+from nccl_triage.render import RenderOptions, chart_symbols, job_table, overview, phrases, verification_html
 from nccl_triage.render.page import Limits, ReportPage, both, command, label, phrase, prose, reference, say_both, whole
 from nccl_triage.render.text_page import commands_of
 from nccl_triage.render.to_do import is_remark
@@ -98,6 +98,7 @@ def environment() -> Environment:
     made.tests["is_remark"] = is_remark
     made.globals.update(
         both=both,
+        cause_of=lambda one: phrase(job_table.cause, one),
         certainty=lambda item: phrase(certainty, item),
         confidence=confidence,
         collective=lambda document: phrase(overview.collective_text, document),
