@@ -224,6 +224,7 @@ def command(
     on_verdict: str | None,
     history: str | None,
     no_history: bool,
+    job_name: str | None,
     traced: bool,
     want_code: bool,
     facts: tuple[Path, ...],
@@ -232,9 +233,11 @@ def command(
 ) -> None:
     """Name the root cause of a failed or hanging job from its logs.
 
-    PATHS are files, folders, globs, or - for standard input. Compressed logs (gz, xz, zst) need not be unpacked. Exit
+    PATHS are files, folders, globs, or - for standard input. Compressed logs (gz, xz, zst) need not be unpacked. Logs of
+    several jobs give a table with a line for each job. Exit
     code 4 means that experiments before a report contradict the diagnosis. With --follow, Ctrl-C and SIGTERM are the
-    usual way to stop and do not change the exit code.
+    usual way to stop and do not change the exit code. Of several jobs the worst decides the code: 1, then 3. A path that
+    names nothing is told on stderr; as long as others can be read it does not change the code.
     """
     from nccl_triage.stopping import ReadingStop
 
@@ -252,7 +255,7 @@ def command(
     wish = output.wanted(given)
     launching.refuse_without_report(mode, wish.reports)
     folders = options.all_rules(rules_dirs)
-    memory = history_options.memory(history, no_history, wish.quiet, wish.redact)
+    memory = history_options.memory(history, no_history, wish.quiet, wish.redact, job_name)
     _refuse_baseline(baseline, following)
     if following:
         launching.refuse_while_following(mode)

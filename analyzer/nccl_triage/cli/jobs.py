@@ -66,7 +66,7 @@ def tell_of_grouping(scanned: ScannedJobs, several: bool, wish: output.OutputOpt
             "read as {number} jobs, by what the logs say and are called; --one-job reads them as one", number=number
         )
     elif scanned.joined and number == 1 and several:
-        wish.tell("read as the logs of one job; --each reads each log as a job")
+        wish.tell("read as the logs of one job; --each reads as jobs of their own what is not surely of one")
 
 
 def refuse_other_formats(wish: output.OutputOptions) -> None:

@@ -40,6 +40,8 @@ class Family:
     sources: list[Source] = field(default_factory=list)
     #: Whether they are reports about hosts or processes.
     reports: bool = False
+    #: Whether its folder has a random name, so that those of two hosts differ as those of two jobs do.
+    random: bool = False
 
     @property
     def guessed(self) -> bool:
@@ -66,7 +68,8 @@ def families(sources: Sequence[Source]) -> list[Family]:
         job = info.job if info.layout in _OF_SCHEDULERS and info.pid is None else None
         reports = source.report is not None or info.layout in _REPORTS
         key = ("job", job) if job is not None else (folder, "", "reports") if reports else (folder, stem)
-        family = found.setdefault(key, Family(folder, stem, job, reports=reports))
+        random = info.layout == "torchrun"
+        family = found.setdefault(key, Family(folder, stem, job, reports=reports, random=random))
         family.sources.append(source)
     return list(found.values())
 
@@ -74,7 +77,7 @@ def families(sources: Sequence[Source]) -> list[Family]:
 def are_siblings(one: Family, two: Family, every: Sequence[Family]) -> bool:
     """Tell whether two names differ as those of two jobs do: by a number that is no rank, or by their folder alone."""
     if one.folder != two.folder:
-        return one.stem == two.stem
+        return one.stem == two.stem and not (one.random and two.random)
     shape = _DIGITS.sub("0", one.stem)
     if shape != _DIGITS.sub("0", two.stem):
         return False

@@ -37,7 +37,9 @@ def markdown(table: Document, view: RenderOptions) -> str:
 
 def counts(table: Document, lang: Lang) -> str:
     """Return how many jobs there are, and how they went."""
-    return word("jobs_counts", lang).format(**table["counts"])
+    found = table["counts"]
+    parts = [word(f"jobs_{verdict}", lang).format(n=found[verdict]) for verdict in job_table.VERDICTS if found[verdict]]
+    return word("jobs_n", lang).format(n=found["jobs"]) + word("colon", lang) + word("comma", lang).join(parts)
 
 
 def _blocks(table: Document, view: RenderOptions) -> list[ExplanationBlock]:

@@ -433,13 +433,15 @@ why_none = no single line proves it; the log as a whole resembles such incidents
 #: The table of several jobs.
 _JOBS = """
 jobs_all = All jobs = 全部作业
-jobs_counts = {jobs} jobs: cause found in {diagnosed}, unknown in {unknown}, no failure in {healthy} = 共 {jobs} 个作业：{diagnosed} 个已找到原因，{unknown} 个原因不明，{healthy} 个没有故障
-jobs_failures = The worst first = 最严重的在前
+jobs_diagnosed = {n} with a known cause = {n} 个已找到原因
+jobs_failures = What happened, the worst first = 发生了什么（最严重的在前）
+jobs_healthy = {n} without a failure = {n} 个没有故障
 jobs_more = and {n} more = 另有 {n} 个
 jobs_n = {n} jobs = {n} 个作业
 jobs_one = Job = 作业
 jobs_restart = Restart = 重启
 jobs_text = Jobs = 作业
+jobs_unknown = {n} of unknown cause = {n} 个原因不明
 """
 
 #: Earlier diagnoses.

@@ -35,6 +35,8 @@ _OWN_PIDS = 1000
 _MOST_SAID = 200
 #: Shares of one group without any likeness from which on they are not the logs of one job's programs.
 MANY = 4
+#: Roles of pods that say what a process does in a job; hosts are called node, head or server as well.
+_ROLES = frozenset({"master", "worker", "launcher", "chief", "trainer", "ps", "replica"})
 #: What differs between the hosts of a job in its launch command.
 _OF_NODE = lazily(r"--?(?:node[_-]rank|machine[_-]rank|host)[= ]\S{1,80}|^\W*\S{0,80}[$#%] ")
 
@@ -77,6 +79,11 @@ class Traits:
     def is_main(self) -> bool:
         """Whether a job worked, failed or began in it; a report about a host is of any job."""
         return self.steps or self.finished or self.failed or self.launched
+
+    @property
+    def works(self) -> bool:
+        """Whether a job began, advanced or finished in it."""
+        return self.steps or self.finished or self.launched
 
     def note(self, event: Event) -> None:
         """Take what an event tells."""
@@ -239,8 +246,13 @@ def compare_speakers(one: Traits, two: Traits) -> Likeness:
     found = compare(one, two)
     if found is Likeness.SAME:
         return found
-    if one.roles & two.roles:
-        return Likeness.OTHER  # two workers of different jobs, by the names that a controller gave them
-    if found is Likeness.RATHER_OTHER or _end_unlike(one, two):
+    if one.roles & two.roles & _ROLES and not _share_a_word(one.pods, two.pods):
+        return Likeness.OTHER  # by the names that a controller gave to the workers of two jobs
+    if _end_unlike(one, two) or (found is Likeness.RATHER_OTHER and one.works and two.works):
         return Likeness.RATHER_OTHER
     return Likeness.RATHER_SAME
+
+
+def _share_a_word(one: Iterable[str], two: Iterable[str]) -> bool:
+    """Tell whether names of jobs begin alike, as those of the groups of workers of one cluster do."""
+    return bool({name.partition("-")[0] for name in one} & {name.partition("-")[0] for name in two})
