@@ -20,12 +20,13 @@ from nccl_triage.history.incidents import Input, JobIdentity, KeptIncident
 from nccl_triage.history.memory import Memory, TimedOutError, run_within
 from nccl_triage.history.recurrence import recall, recurrences, worked_since
 from nccl_triage.history.signatures import CAUSE
+from nccl_triage.observations.event import Context, Event
 from nccl_triage.observations.store import Observations, SourceInfo
 from nccl_triage.render import FORMATS, render
 from tests.document import fields
 from tests.scan_helpers import undeclared
 
-from .made import NOW, failed, healthy
+from .made import DAY, NOW, failed, healthy
 
 INCIDENTS = [
     failed("gpu07", "gpu-hardware-fault", 1, number=1, pci="3b:00", rank=3),
@@ -298,3 +299,14 @@ def test_jobs_with_like_paths_and_other_commands_are_not_the_same(tmp_path: Path
     assert counted(JobIdentity(command="aa"), command="bb") == 0
     assert counted(JobIdentity("nightly", command="aa"), job="nightly", command="bb") == 1
     assert counted(JobIdentity("nightly", command="aa"), job="weekly", command="aa") == 0
+
+
+def test_what_ran_at_the_same_time_was_no_earlier_run() -> None:
+    """The other tasks of an array fail at once; each has a log of nearly the same name."""
+    started = NOW - 3 * DAY
+    observed = Observations()
+    observed.add_source(SourceInfo("/logs/exp7.log"))
+    observed.add(Event("training.step", "/logs/exp7.log", 1, "step 1", Context(time=started)))
+    beside, before = (failed(days=days, inputs=(Input("/logs/exp6.log"),)) for days in (2.9, 3.1))
+    assert recall(observed, [beside]).count(CAUSE) == 0
+    assert recall(observed, [before]).count(CAUSE) == 1

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -177,11 +178,14 @@ class Table:
 def run(found: Jobs, wish: output.OutputOptions, memory: Memory, want_code: bool) -> int:
     """Diagnose the jobs, deliver their table and return the exit code: that of the worst of them."""
     made, codes = Table(wish), {errors.EXIT_OK}
+    kept: list[tuple[Memory, output.Document]] = []
     for name, diagnosis in found:
         document = diagnosis.to_dict(diagnosis.verdict == "unknown" or wish.shows_similar)
         made.add(name, document)
-        memory.keep(document)
+        kept.append((copy.copy(memory), document))  # what it knows of the logs is that of the last one
         codes.add(output.exit_code(document, want_code))
     made.deliver(found.scanned.notes)
     output.open_report(wish)
+    for of_job, document in kept:  # none of them was before another
+        of_job.keep(document)
     return next(code for code in (errors.EXIT_CAUSE_FOUND, errors.EXIT_UNKNOWN_CAUSE, errors.EXIT_OK) if code in codes)

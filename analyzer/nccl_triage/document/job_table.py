@@ -20,24 +20,21 @@ _OPEN = ("cut", "none", "running", "finished")
 
 def row(name: str, document: Mapping[str, Any]) -> dict[str, Any]:
     """Return the row of a job."""
-    best = (document.get("diagnoses") or [None])[0] if document["verdict"] == "diagnosed" else None
+    best = (document.get("diagnoses") or [None])[0] if document.get("verdict") == "diagnosed" else None
     restart, story = document.get("restart") or {}, document.get("incident") or {}
     return {
         "job": name,
-        "verdict": document["verdict"],
+        "verdict": document.get("verdict"),
         "outcome": (document.get("outcome") or {}).get("state"),
-        "cause": best["cause"] if best else None,
-        "title": best["title"] if best else None,
-        "title_zh": best.get("title_zh") if best else None,
-        "status": best["status"] if best else None,
-        "confidence": best["confidence"] if best else None,
+        **{name: best.get(name) if best else None for name in ("cause", "title", "title_zh", "status", "confidence")},
         "culprits": [{key: one.get(key) for key in ("rank", "host", "gpu", "address")} for one in _culprits(best)],
-        "headline": document["headline"],
+        "headline": document.get("headline") or "",
         "headline_zh": document.get("headline_zh"),
         "restart": {"decision": restart.get("decision"), "exclude": restart.get("exclude") or []},
         "started": story.get("started"),
         "world_size": (document.get("job") or {}).get("world_size"),
-        "files": [one["path"] for one in document["inputs"]],
+        "foreign_rules": [name for file in document.get("foreign_rules") or [] for name in file.get("ids") or []],
+        "files": [one["path"] for one in document.get("inputs") or []],
         "report": None,
     }
 

@@ -17,28 +17,22 @@ _LAST_DIGITS = lazily(r"\d+$")
 
 
 class PodName(NamedTuple):
-    """The job that a name belongs to, "" where it names none, the role of the pod, and whether a controller made up its end."""
+    """The job that a name belongs to, "" where it names none, and the role of the pod."""
 
     job: str
     role: str | None = None
-    made_up: bool = False
 
 
 def read(name: str) -> PodName:
     """Return what a name says; of a host that is the beginning which it shares with others of its kind."""
     parts = name.partition(".")[0].lower().split("-")
-    made_up = False
     # Of two made-up parts the first is that of a deployment.
-    while len(parts) > 1 and _MADE_UP.fullmatch(parts[-1]) and not parts[-1].isalpha():
-        made_up = True
-        parts.pop()
-    if not made_up and len(parts) > 2 and _MADE_UP.fullmatch(parts[-1]):
-        made_up = True
+    while len(parts) > 1 and _MADE_UP.fullmatch(parts[-1]) and not parts[-1].isdecimal():
         parts.pop()
     for at, part in enumerate(parts):
         role = _LAST_DIGITS.sub("", part)
         if role in _ROLES or role.removesuffix("s") in _ROLES:
-            return PodName("-".join(parts[:at]), role.removesuffix("s"), made_up)
+            return PodName("-".join(parts[:at]), role.removesuffix("s"))
     while len(parts) > 1 and parts[-1].isdecimal():
         parts.pop()
-    return PodName(_LAST_DIGITS.sub("", "-".join(parts)), None, made_up)
+    return PodName(_LAST_DIGITS.sub("", "-".join(parts)))

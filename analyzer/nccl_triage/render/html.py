@@ -98,6 +98,7 @@ def environment() -> Environment:
     made.tests["is_remark"] = is_remark
     made.globals.update(
         both=both,
+        job_headline=lambda one: phrase(job_table.headline, one),
         cause_of=lambda one: phrase(job_table.cause, one),
         certainty=lambda item: phrase(certainty, item),
         confidence=confidence,

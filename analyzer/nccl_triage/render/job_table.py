@@ -19,7 +19,7 @@ FORMATS = ("text", "json", "ndjson", "csv", "markdown", "html")
 _NAMED, _CULPRITS = 3, 2
 _COLUMNS = (
     "job", "verdict", "outcome", "cause", "confidence", "status", "culprits", "restart", "exclude", "headline", "started",
-    "world_size", "failure", "same_failure", "files",
+    "world_size", "failure", "same_failure", "foreign_rules", "files",
 )  # fmt: skip
 #: What a spreadsheet takes for a formula.
 _FORMULA = lazily(r"[=+\-@\t\r]")
@@ -61,11 +61,21 @@ def pick_all(table: Document, key: str, lang: Lang) -> list[str]:
 
 def _row(one: Mapping[str, Any], lang: Lang, verbose: bool) -> tuple[str, ...]:
     names, shown = one["jobs"], len(one["jobs"]) if verbose else _NAMED
-    told = pick(one, "headline", lang)
+    told = headline(one, lang)
     if len(names) > 1:
         told = f"{told} [{named(names, shown, lang)}]"
     name = names[0] if len(names) == 1 else word("jobs_n", lang).format(n=len(names))
     return name, cause(one, lang), culprits(one, lang) or "-", phrases.restart_text(one, lang) or "-", told
+
+
+def headline(one: Mapping[str, Any], lang: Lang) -> str:
+    """Return what happened, and the rules of others that had a part in saying so."""
+    told, others = pick(one, "headline", lang), one.get("foreign_rules") or []
+    if not others:
+        return told
+    return word("in_brackets", lang).format(
+        what=told, more=word("foreign", lang) + word("colon", lang) + word("list_comma", lang).join(others)
+    )
 
 
 def named(names: list[str], most: int, lang: Lang) -> str:
@@ -110,6 +120,7 @@ def csv_text(table: Document, view: RenderOptions) -> str:
             "exclude": " ".join(one["restart"]["exclude"]),
             "headline": pick(one, "headline", view.lang),
             "same_failure": same[one["failure"]],
+            "foreign_rules": " ".join(one["foreign_rules"]),
             "files": " ".join(one["files"]),
         }
         writer.writerow([_cell(cells[name]) for name in _COLUMNS])
