@@ -8,7 +8,7 @@ import json
 from typing import Any
 
 from nccl_triage.document.job_table import row, table
-from nccl_triage.render import RenderOptions, job_table, render
+from nccl_triage.render import RenderOptions, job_page, job_table, render
 
 from .documents import diagnosed, healthy, hostile, unknown
 
@@ -72,6 +72,6 @@ def test_json_is_the_table() -> None:
 def test_the_page_escapes_what_logs_say() -> None:
     found = made(hostile(), healthy())
     found["jobs"][0]["job"] = "<script>alert(1)</script>"
-    page = job_table.page(found, "en")
+    page = job_page.render(found, "en")
     assert "<script" not in page
     assert "http" not in page.replace("http-equiv", "")

@@ -83,7 +83,7 @@ def refuse_other_formats(wish: output.OutputOptions) -> None:
         )
 
 
-class Table:
+class JobTableWriter:
     """The documents of several jobs, which become rows, pages and lines one by one."""
 
     def __init__(self, wish: output.OutputOptions) -> None:
@@ -134,7 +134,9 @@ class Table:
             None,
         )
         if self._index is not None:
-            options.write_file(self._index, job_table.page(made, wish.lang).encode("utf-8", "replace"), wish.force)
+            from nccl_triage.render import job_page
+
+            options.write_file(self._index, job_page.render(made, wish.lang).encode("utf-8", "replace"), wish.force)
         made_by = {
             "text": job_table.text,
             "json": job_table.json,
@@ -177,7 +179,7 @@ class Table:
 
 def run(found: Jobs, wish: output.OutputOptions, memory: Memory, want_code: bool) -> int:
     """Diagnose the jobs, deliver their table and return the exit code: that of the worst of them."""
-    made, codes = Table(wish), {errors.EXIT_OK}
+    made, codes = JobTableWriter(wish), {errors.EXIT_OK}
     kept: list[tuple[Memory, output.Document]] = []
     for name, diagnosis in found:
         document = diagnosis.to_dict(diagnosis.verdict == "unknown" or wish.shows_similar)

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from nccl_triage.ingest import pods
-from nccl_triage.ingest.families import Family, are_siblings, families, is_near
+from nccl_triage.ingest.families import LogFamily, are_siblings, families, is_near
 from nccl_triage.ingest.sources import Source
 from nccl_triage.observations.event import Event
 from nccl_triage.observations.part import part
@@ -56,13 +56,13 @@ class ScannedJobs:
 class _Share:
     """A family with what was observed in it."""
 
-    family: Family
+    family: LogFamily
     observations: Observations
     traits: Traits
 
 
 @dataclass(slots=True)
-class _Group:
+class _JobGroup:
     """Shares of one job."""
 
     shares: list[_Share]
@@ -78,7 +78,7 @@ def scan_jobs(sources: Sequence[Source], scan: Scan, grouping: Grouping = Groupi
     known = [one for family in families(sources) for one in _parted_ranks(family, scan, grouping)]
     found = ScannedJobs()
     if grouping is Grouping.ONE or len(known) == 1:
-        groups = [_group([_share(Family("", "", sources=list(sources)), scan)])]
+        groups = [_group([_share(LogFamily("", "", sources=list(sources)), scan)])]
     else:
         groups = _grouped([_share(family, scan) for family in known], grouping, found)
     for name, group in zip(_names(groups), groups, strict=True):
@@ -97,24 +97,24 @@ def by_speakers(observations: Observations) -> list[ScannedJob]:
     return [ScannedJob(name, mine) for name, mine in found.items()]
 
 
-def _share(family: Family, scan: Scan) -> _Share:
+def _share(family: LogFamily, scan: Scan) -> _Share:
     observations = scan(family.sources)
     return _Share(family, observations, traits_of(observations.kept(), [family.job]))
 
 
-def _group(shares: Sequence[_Share]) -> _Group:
-    group = _Group([], Traits())
+def _group(shares: Sequence[_Share]) -> _JobGroup:
+    group = _JobGroup([], Traits())
     for share in shares:
         _join(group, share)
     return group
 
 
-def _join(group: _Group, share: _Share) -> None:
+def _join(group: _JobGroup, share: _Share) -> None:
     group.shares.append(share)
     group.traits.add(share.traits)
 
 
-def _merged(group: _Group, sources: Sequence[Source]) -> Observations:
+def _merged(group: _JobGroup, sources: Sequence[Source]) -> Observations:
     if len(group.shares) == 1:
         return group.shares[0].observations
     found = Observations()
@@ -125,7 +125,7 @@ def _merged(group: _Group, sources: Sequence[Source]) -> Observations:
     return found
 
 
-def _parted_ranks(family: Family, scan: Scan, grouping: Grouping) -> list[Family]:
+def _parted_ranks(family: LogFamily, scan: Scan, grouping: Grouping) -> list[LogFamily]:
     """Return a family, or one for each of its logs if the numbers in their names are no ranks."""
     if grouping is Grouping.ONE or not family.guessed:
         return [family]
@@ -138,12 +138,12 @@ def _parted_ranks(family: Family, scan: Scan, grouping: Grouping) -> list[Family
     return [family] if jobs.are_jobs(files) is None else family.each()
 
 
-def _grouped(shares: Sequence[_Share], grouping: Grouping, found: ScannedJobs) -> list[_Group]:
+def _grouped(shares: Sequence[_Share], grouping: Grouping, found: ScannedJobs) -> list[_JobGroup]:
     """Return the groups of shares that are of one job."""
     main = [share for share in shares if not share.family.reports]
     every = [share.family for share in main]
     alone = sum(share.family.job is None and share.traits.is_main for share in main)
-    groups: list[_Group] = []
+    groups: list[_JobGroup] = []
     for share in main:
         likeness, group = Likeness.OTHER, None
         for other in groups[-_COMPARED:]:
@@ -162,7 +162,7 @@ def _grouped(shares: Sequence[_Share], grouping: Grouping, found: ScannedJobs) -
     return _with_reports(groups, [share for share in shares if share.family.reports])
 
 
-def _likeness(share: _Share, group: _Group, every: Sequence[Family], alone: int) -> Likeness:
+def _likeness(share: _Share, group: _JobGroup, every: Sequence[LogFamily], alone: int) -> Likeness:
     found = jobs.compare(share.traits, group.traits)
     if found is not None:
         return found
@@ -173,7 +173,7 @@ def _likeness(share: _Share, group: _Group, every: Sequence[Family], alone: int)
     return Likeness.RATHER_SAME
 
 
-def _with_reports(groups: list[_Group], reports: Sequence[_Share]) -> list[_Group]:
+def _with_reports(groups: list[_JobGroup], reports: Sequence[_Share]) -> list[_JobGroup]:
     """Add reports about hosts and processes to the jobs of their folder; where none lies near, to all."""
     if not groups:
         return [_group(reports)]
@@ -217,7 +217,7 @@ def _part_of(observations: Observations, mine: frozenset[str], every: frozenset[
     return part(observations, wanted, lambda process: is_mine(process.place))
 
 
-def _names(groups: Sequence[_Group]) -> list[str]:
+def _names(groups: Sequence[_JobGroup]) -> list[str]:
     """Return what to call each job: the id in its logs' names, the only log, the folder, or the common beginning."""
     if len(groups) == 1:
         return [_name(groups[0], "", set())]
@@ -232,7 +232,7 @@ def _names(groups: Sequence[_Group]) -> list[str]:
     return names
 
 
-def _name(group: _Group, root: str, shared: set[str]) -> str:
+def _name(group: _JobGroup, root: str, shared: set[str]) -> str:
     families = [share.family for share in group.shares if not share.family.reports] or [group.shares[0].family]
     first = families[0]
     paths = [source.path for family in families for source in family.sources]

@@ -31,7 +31,7 @@ _SEAMS = lazily(r"[#._-]*#[#._-]*|[._-]{2,}")
 
 
 @dataclass(slots=True)
-class Family:
+class LogFamily:
     """Logs of one job: where they lie, what their names have in common, and the id of the job if these tell it."""
 
     folder: str
@@ -48,7 +48,7 @@ class Family:
         """Whether the number in each name was taken for a rank because there are others."""
         return len(self.sources) > 1 and all(s.info.guessed and s.info.rank is not None for s in self.sources)
 
-    def each(self) -> list[Family]:
+    def each(self) -> list[LogFamily]:
         """Return a family for each log: the number in its name is no rank, but of a job."""
         found = []
         for source in self.sources:
@@ -59,9 +59,9 @@ class Family:
         return found
 
 
-def families(sources: Sequence[Source]) -> list[Family]:
+def families(sources: Sequence[Source]) -> list[LogFamily]:
     """Return the families of logs, in the order of their first logs."""
-    found: dict[tuple[str, ...], Family] = {}
+    found: dict[tuple[str, ...], LogFamily] = {}
     for source in sources:
         info = source.info
         folder, stem = _folder(info), _stem(info)
@@ -69,12 +69,12 @@ def families(sources: Sequence[Source]) -> list[Family]:
         reports = source.report is not None or info.layout in _REPORTS
         key = ("job", job) if job is not None else (folder, "", "reports") if reports else (folder, stem)
         random = info.layout == "torchrun"
-        family = found.setdefault(key, Family(folder, stem, job, reports=reports, random=random))
+        family = found.setdefault(key, LogFamily(folder, stem, job, reports=reports, random=random))
         family.sources.append(source)
     return list(found.values())
 
 
-def are_siblings(one: Family, two: Family, every: Sequence[Family]) -> bool:
+def are_siblings(one: LogFamily, two: LogFamily, every: Sequence[LogFamily]) -> bool:
     """Tell whether two names differ as those of two jobs do: by a number that is no rank, or by their folder alone."""
     if one.folder != two.folder:
         return one.stem == two.stem and not (one.random and two.random)

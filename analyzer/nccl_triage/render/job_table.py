@@ -1,4 +1,4 @@
-"""The table of several jobs as text, Markdown, CSV, JSON, and as an HTML page that leads to the report of each."""
+"""The table of several jobs as text, Markdown, CSV and JSON."""
 
 from __future__ import annotations
 
@@ -139,10 +139,3 @@ def produce_csv(document: Document, view: RenderOptions) -> str:
     inputs = document.get("inputs") or []
     name = inputs[0]["path"] if len(inputs) == 1 else ""
     return csv_text(job_table.table([job_table.row(name, document)], []), view)
-
-
-def page(table: Document, lang: Lang) -> str:
-    """Return the HTML page; ``lang`` is the language shown first."""
-    from nccl_triage.render.html import environment
-
-    return environment().get_template("jobs.html.jinja").render(table=table, lang=lang) + "\n"
