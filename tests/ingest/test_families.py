@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from nccl_triage.ingest import pods
-from nccl_triage.ingest.families import are_siblings, families
+from nccl_triage.ingest.families import are_siblings, families, like_ranks
 from tests.prefix_reading import find_sources
 
 
@@ -72,7 +72,7 @@ def test_logs_that_may_be_of_several(tmp_path: Path, names: tuple[str, ...]) -> 
 def test_names_differ_as_those_of_two_jobs_do(tmp_path: Path, names: tuple[str, str], siblings: bool) -> None:
     grouped(tmp_path, *names)
     one, two = families(find_sources([str(tmp_path)], None)[0])
-    assert are_siblings(one, two, [one, two]) is siblings
+    assert are_siblings(one, two, like_ranks([one, two])) is siblings
 
 
 @pytest.mark.parametrize(

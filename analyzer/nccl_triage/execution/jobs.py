@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Container, Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum
 from pathlib import Path
 from typing import NamedTuple
 
 from nccl_triage.ingest import pods
-from nccl_triage.ingest.families import LogFamily, are_siblings, families, is_near
+from nccl_triage.ingest.families import LogFamily, are_siblings, families, is_near, like_ranks
 from nccl_triage.ingest.sources import Source
 from nccl_triage.observations.event import Event
 from nccl_triage.observations.part import part
@@ -141,13 +141,13 @@ def _parted_ranks(family: LogFamily, scan: Scan, grouping: Grouping) -> list[Log
 def _grouped(shares: Sequence[_Share], grouping: Grouping, found: ScannedJobs) -> list[_JobGroup]:
     """Return the groups of shares that are of one job."""
     main = [share for share in shares if not share.family.reports]
-    every = [share.family for share in main]
+    ranks = like_ranks([share.family for share in main])
     alone = sum(share.family.job is None and share.traits.is_main for share in main)
     groups: list[_JobGroup] = []
     for share in main:
         likeness, group = Likeness.OTHER, None
         for other in groups[-_COMPARED:]:
-            like = _likeness(share, other, every, alone)
+            like = _likeness(share, other, ranks, alone)
             if like is Likeness.RATHER_OTHER:
                 found.parted += 1
             if like > likeness:
@@ -162,11 +162,11 @@ def _grouped(shares: Sequence[_Share], grouping: Grouping, found: ScannedJobs) -
     return _with_reports(groups, [share for share in shares if share.family.reports])
 
 
-def _likeness(share: _Share, group: _JobGroup, every: Sequence[LogFamily], alone: int) -> Likeness:
+def _likeness(share: _Share, group: _JobGroup, ranks: Container[tuple[str, str]], alone: int) -> Likeness:
     found = jobs.compare(share.traits, group.traits)
     if found is not None:
         return found
-    if any(are_siblings(share.family, other.family, every) for other in group.shares):
+    if any(are_siblings(share.family, other.family, ranks) for other in group.shares):
         return Likeness.RATHER_OTHER
     if not jobs.overlap(share.traits, group.traits) and alone >= jobs.MANY:
         return Likeness.RATHER_OTHER

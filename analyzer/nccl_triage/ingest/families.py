@@ -7,7 +7,8 @@ of ranks, hosts and attempts are within it.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections import defaultdict
+from collections.abc import Container, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -44,6 +45,11 @@ class LogFamily:
     random: bool = False
 
     @property
+    def shape(self) -> str:
+        """What the names have in common with those of others that differ in numbers only."""
+        return _DIGITS.sub("0", self.stem)
+
+    @property
     def guessed(self) -> bool:
         """Whether the number in each name was taken for a rank because there are others."""
         return len(self.sources) > 1 and all(s.info.guessed and s.info.rank is not None for s in self.sources)
@@ -74,16 +80,23 @@ def families(sources: Sequence[Source]) -> list[LogFamily]:
     return list(found.values())
 
 
-def are_siblings(one: LogFamily, two: LogFamily, every: Sequence[LogFamily]) -> bool:
-    """Tell whether two names differ as those of two jobs do: by a number that is no rank, or by their folder alone."""
+def like_ranks(every: Sequence[LogFamily]) -> set[tuple[str, str]]:
+    """Return the folders and shapes of names whose numbers are those that ranks have."""
+    numbers: dict[tuple[str, str], list[int]] = defaultdict(list)
+    for one in every:
+        if found := _DIGITS.findall(one.stem):
+            numbers[one.folder, one.shape].append(int(found[-1][:18]))
+    return {key for key, found in numbers.items() if len(set(found)) == len(found) and are_ranks(set(found))}
+
+
+def are_siblings(one: LogFamily, two: LogFamily, ranks: Container[tuple[str, str]]) -> bool:
+    """Tell whether two names differ as those of two jobs do: by a number that is no rank, or by their folder alone.
+
+    ``ranks`` are the names whose numbers may be ranks (``like_ranks``).
+    """
     if one.folder != two.folder:
         return one.stem == two.stem and not (one.random and two.random)
-    shape = _DIGITS.sub("0", one.stem)
-    if shape != _DIGITS.sub("0", two.stem):
-        return False
-    alike = [other.stem for other in every if other.folder == one.folder and _DIGITS.sub("0", other.stem) == shape]
-    numbers = {int(found[-1]) for stem in alike if (found := _DIGITS.findall(stem))}
-    return len(numbers) < len(alike) or not are_ranks(numbers)
+    return one.shape == two.shape and (one.folder, one.shape) not in ranks
 
 
 def is_near(one: str, two: str) -> bool:
