@@ -27,16 +27,16 @@ Commands = Callable[[], Mapping[Words, click.Command]]
 
 #: What a file of the project may set.
 PROJECT_KEYS = frozenset({
-    "alone", "backend", "budget", "bytes", "color", "compile", "corpus", "dtype", "exit-code", "factor", "format",
+    "alone", "backend", "budget", "bytes", "color", "compile", "corpus", "dtype", "each", "exit-code", "factor", "format",
     "hang-after", "healthy", "jobs", "kind", "lang", "limit", "list", "logs", "measured", "min-failures", "misses", "model", "network", "node-timeout",
-    "numel", "op",
+    "numel", "one-job", "op",
     "parameters", "patience", "progress", "pty", "quiet", "ranks-per-host", "redact", "rules", "since", "state-bytes", "storage",
     "suspects", "sweep", "timeout", "token-rate", "tokens", "trace", "unearned", "verbose", "verify", "wait", "weight-bytes", "world", "world-size",
 })  # fmt: skip
 #: What only the user sets: by a flag, a variable or the user's own file.
 USER_KEYS = frozenset({
     "allow-busy", "baseline", "before", "collect", "debug", "dry-run", "engine", "examples", "follow", "follow-links", "force", "history", "host",
-    "host-facts", "hostfile", "job-hosts", "launcher", "log", "on-verdict", "open", "out", "output", "path", "pid", "previous", "python", "ray", "ray-address",
+    "host-facts", "hostfile", "job", "job-hosts", "launcher", "log", "on-verdict", "open", "out", "output", "path", "pid", "previous", "python", "ray", "ray-address",
     "ray-session", "report", "signal", "slurm", "termination-log", "trust-env", "workdir",
 })  # fmt: skip
 #: What a file of the project may set only if nobody else can write it.
