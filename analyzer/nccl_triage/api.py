@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, BinaryIO, Literal
+from typing import Any, BinaryIO, Literal, NamedTuple
 
 from nccl_triage import lazy_regex
 from nccl_triage.classifier import model as models
@@ -16,6 +17,7 @@ from nccl_triage.engine import load
 from nccl_triage.engine.schema import RuleSet
 from nccl_triage.errors import InputError
 from nccl_triage.execution import engines
+from nccl_triage.execution.jobs import Grouping, ScannedJobs, by_speakers
 from nccl_triage.ingest import context_lines
 from nccl_triage.ingest.sources import find_sources
 from nccl_triage.observations.store import Observations
@@ -38,7 +40,7 @@ def diagnose(
     further: Sequence[Callable[[Observations], Observations]] = (),
     baseline: PathLike | Iterable[PathLike] | None = None,
 ) -> Diagnosis:
-    """Diagnose the logs of one job: files, folders, globs or ``-``.
+    """Diagnose the logs of one job: files, folders, globs or ``-``. Of a stream with the pods of several jobs, one that failed.
 
     ``jobs`` is the number of processes that scan; None starts as many as pay. ``progress`` is told now and then how many bytes have been read and how many there are, as they lie on the disk;
     None when a pipe is among them; it begins anew with the job's own logs where those of ``baseline`` were read before. ``model`` is the classifier whose vote is weighed beside the rules; None leaves the rules alone. With ``since``
@@ -55,13 +57,88 @@ def diagnose(
     producers = (*further, *_against(baseline, ruleset, jobs, progress))
     with engine or engines.LocalEngine(jobs, stdin, since) as place:
         scanned = place.scan(_listed(paths), ruleset, progress)
-        observations = scanned
-        for produce in producers:
-            observations = observations.beside(produce(scanned))
-        diagnosis = diagnose_observations(observations, ruleset, models.shipped() if model == "shipped" else model)
-        diagnosis.excerpts = place.excerpts(evidence.excerpt_lines(diagnosis))
+        voting = models.shipped() if model == "shipped" else model
+        told = [job.observations for job in by_speakers(scanned)] or [scanned]
+        for one in told if len(told) > 1 else ():
+            one.notes.append(f"the input holds {len(told)} jobs, by the names of their pods; this is about one of them")
+        diagnosis = _gravest([_finished(one, ruleset, voting, producers, place) for one in told])
     diagnosis.seconds = round(time.monotonic() - started, 3)
     return diagnosis
+
+
+class DiagnosedJob(NamedTuple):
+    """A job of several, what to call it, and its diagnosis."""
+
+    name: str
+    diagnosis: Diagnosis
+
+
+@dataclass(slots=True)
+class Jobs:
+    """The jobs of an input, which are diagnosed one by one while one goes through them."""
+
+    scanned: ScannedJobs
+    diagnoses: Iterator[DiagnosedJob]
+
+    def __len__(self) -> int:
+        return len(self.scanned.jobs)
+
+    def __iter__(self) -> Iterator[DiagnosedJob]:
+        return self.diagnoses
+
+
+def diagnose_jobs(
+    paths: PathLike | Iterable[PathLike],
+    *,
+    rules: RuleSet | None = None,
+    rules_dirs: Sequence[Path] = (),
+    engine: engines.LocalEngine | None = None,
+    progress: Callable[[int, int | None], None] | None = None,
+    model: Model | Literal["shipped"] | None = "shipped",
+    further: Sequence[Callable[[Observations], Observations]] = (),
+    baseline: PathLike | Iterable[PathLike] | None = None,
+    grouping: Grouping = Grouping.BY_TRAITS,
+) -> Jobs:
+    """Find the jobs in the logs of any number of them, and diagnose each; arguments are those of ``diagnose``.
+
+    ``grouping`` says what is done where neither names nor contents show for certain what belongs together.
+    """
+    started = time.monotonic()
+    lazy_regex.code.recall()
+    ruleset = rules if rules is not None else load.load(tuple(rules_dirs))
+    producers = (*further, *_against(baseline, ruleset, None, progress))
+    place = engine or engines.LocalEngine(None)
+    scanned = place.scan_jobs(_listed(paths), ruleset, progress, grouping)
+    voting = models.shipped() if model == "shipped" else model
+
+    def each() -> Iterator[DiagnosedJob]:
+        for job in scanned.jobs:
+            diagnosis = _finished(job.observations, ruleset, voting, producers, place)
+            diagnosis.seconds = round(time.monotonic() - started, 3)
+            yield DiagnosedJob(job.name, diagnosis)
+
+    return Jobs(scanned, each())
+
+
+def _finished(
+    scanned: Observations,
+    rules: RuleSet,
+    model: Model | None,
+    producers: Iterable[Callable[[Observations], Observations]],
+    place: engines.Engine,
+) -> Diagnosis:
+    """Return the diagnosis of a job with what producers know of it, and the lines around the evidence."""
+    observations = scanned
+    for produce in producers:
+        observations = observations.beside(produce(scanned))
+    diagnosis = diagnose_observations(observations, rules, model)
+    diagnosis.excerpts = place.excerpts(evidence.excerpt_lines(diagnosis))
+    return diagnosis
+
+
+def _gravest(diagnoses: Sequence[Diagnosis]) -> Diagnosis:
+    """Return the diagnosis of a job that failed, the surest one; that of any other job if all went well."""
+    return max(diagnoses, key=lambda one: (one.verdict != "healthy", one.verdict == "diagnosed", one.confidence or 0.0))
 
 
 def trace_line(diagnosis: Diagnosis, paths: Sequence[str], path: str, number: int) -> dict[str, Any]:

@@ -142,7 +142,7 @@ def test_lists_flags_and_counts(project: Path, user: Path, monkeypatch: pytest.M
         ("jobs: 0\n", ":1", "invalid value for jobs"),
         ("lang: english\n", ":1", "invalid value for lang"),
         ("x: 1\njosb: 2\n", ":1", "unknown key x"),
-        ("lang: en\njosb: 2\n", ":2", "did you mean jobs?"),
+        ("lang: en\njobbs: 2\n", ":2", "did you mean jobs?"),
         ("verify:\n  bugdet: 3\n", ":2", "did you mean budget?"),
         ("verfiy:\n  budget: 3\n", ":2", "did you mean verify?"),
         ("jobs: [1, 2]\n", ":1", "one value is needed"),

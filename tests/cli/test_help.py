@@ -125,7 +125,7 @@ def test_what_is_mistyped_is_answered_with_the_nearest(
     [
         (
             ["--format", "pdf"],
-            "pdf is not one of auto, text, json, ndjson, markdown, html, sarif, junit, github, brief, prompt",
+            "pdf is not one of auto, text, json, ndjson, csv, markdown, html, sarif, junit, github, brief, prompt",
         ),
         (["--lang", "de"], "de is not one of auto, en, zh"),
         (["--jobs", "many"], "many is not a whole number from 1 to 64"),

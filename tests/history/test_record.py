@@ -60,6 +60,7 @@ def test_a_time_that_the_log_does_not_tell_is_that_of_the_diagnosis(
     (tmp_path / "train.log").write_text(XID)
     document = diagnose(tmp_path / "train.log").to_dict()
     document["incident"].update(change)
+    document["timeline"] = []
     made = record.incident(document, NOW)
     assert made.dated is dated
     assert dated or made.happened == NOW
@@ -120,3 +121,38 @@ def test_jobs_are_the_same_when_most_of_their_logs_are() -> None:
     assert not incidents.same_job([("a1",), ("kern",)], [("z1",), ("kern",)]), "the kernel's log is that of many jobs"
     assert not incidents.same_job([], [])
     assert not incidents.same_job([()], [()])
+
+
+def test_a_log_with_dates_has_the_date_of_its_last_event(tmp_path: Path) -> None:
+    (tmp_path / "train.log").write_text(XID)
+    document = diagnose(tmp_path / "train.log").to_dict()
+    document["incident"].update({"started": None, "first_fault": None})
+    made = record.incident(document, NOW)
+    assert made.dated
+    assert times.show(made.happened).startswith("2026-11-12 10:")
+
+
+def test_different_jobs_print_the_same_messages(tmp_path: Path) -> None:
+    """Tracebacks carry no times: theirs is that of the line above."""
+    rest = "Traceback (most recent call last):\n" + "".join(
+        f'  File "/a/m{n}.py", line {n}, in f{n}\n    call()\nValueError: bad value {n}\n' for n in range(9)
+    )
+    first, second = (tmp_path / f"{name}.log" for name in "ab")
+    for log, clock in ((first, "10:00:01"), (second, "15:20:44")):
+        log.write_text(f"2026-11-12 {clock},100 INFO step 1/9 loss 2.5\n{rest}")
+    assert incidents.same_log(of(first), of(first))
+    assert not incidents.same_log(of(first), of(second))
+
+
+def test_a_job_goes_by_its_name_its_id_and_its_command(tmp_path: Path) -> None:
+    log = tmp_path / "slurm-4711.out"
+    log.write_text(f"+ torchrun --nproc_per_node=8 train.py --seed 3\n{XID}")
+    found = incidents.identity_of(diagnose(log).case.observations, "nightly")
+    assert (found.name, found.id) == ("nightly", "4711")
+    log.write_text(f"+ torchrun --nproc_per_node=8 train.py --seed 4\n{XID}")
+    assert incidents.identity_of(diagnose(log).case.observations).command == found.command
+    log.write_text(f"+ torchrun --nproc_per_node=8 evaluate.py --seed 4\n{XID}")
+    assert incidents.identity_of(diagnose(log).case.observations).command != found.command
+    assert found.is_other(None, "4712")
+    assert found.is_other("weekly", None)
+    assert not found.is_other(None, None)

@@ -7,6 +7,7 @@ import subprocess
 import threading
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -15,15 +16,17 @@ import pytest
 from nccl_triage import diagnose
 from nccl_triage.document.diagnosis import Diagnosis
 from nccl_triage.history import export, memory, store
-from nccl_triage.history.incidents import KeptIncident
+from nccl_triage.history.incidents import Input, JobIdentity, KeptIncident
 from nccl_triage.history.memory import Memory, TimedOutError, run_within
-from nccl_triage.history.recurrence import recurrences, worked_since
-from nccl_triage.observations.store import Observations
+from nccl_triage.history.recurrence import recall, recurrences, worked_since
+from nccl_triage.history.signatures import CAUSE
+from nccl_triage.observations.event import Context, Event
+from nccl_triage.observations.store import Observations, SourceInfo
 from nccl_triage.render import FORMATS, render
 from tests.document import fields
 from tests.scan_helpers import undeclared
 
-from .made import NOW, failed, healthy
+from .made import DAY, NOW, failed, healthy
 
 INCIDENTS = [
     failed("gpu07", "gpu-hardware-fault", 1, number=1, pci="3b:00", rank=3),
@@ -278,3 +281,32 @@ def test_the_moment_of_a_log_bounds_what_counts_as_earlier(tmp_path: Path) -> No
     _, with_ = told(tmp_path, stamped, [failed("gpu07", days=1), failed("gpu07", days=2)])
     assert "recurrence" not in with_.to_dict(), "what came years later was not before"
     assert NOW > 0
+
+
+def test_jobs_with_like_paths_and_other_commands_are_not_the_same(tmp_path: Path) -> None:
+    """``runs/exp1.log`` and ``runs/exp2.log`` differ in a number alone; so do the logs of one job that is run each night."""
+    log = str(tmp_path / "exp7.log")
+    earlier = failed(inputs=(Input(str(tmp_path / "exp6.log")),))
+    observed = Observations()
+    observed.add_source(SourceInfo(log))
+
+    def counted(mine: JobIdentity, **known: str) -> int:
+        found = recall(observed, [replace(earlier, **known)], mine)
+        return found.count(CAUSE)
+
+    assert counted(JobIdentity(command="aa"), command="aa") == 1
+    assert counted(JobIdentity(command="aa")) == 1, "the earlier log does not show its command"
+    assert counted(JobIdentity(command="aa"), command="bb") == 0
+    assert counted(JobIdentity("nightly", command="aa"), job="nightly", command="bb") == 1
+    assert counted(JobIdentity("nightly", command="aa"), job="weekly", command="aa") == 0
+
+
+def test_what_ran_at_the_same_time_was_no_earlier_run() -> None:
+    """The other tasks of an array fail at once; each has a log of nearly the same name."""
+    started = NOW - 3 * DAY
+    observed = Observations()
+    observed.add_source(SourceInfo("/logs/exp7.log"))
+    observed.add(Event("training.step", "/logs/exp7.log", 1, "step 1", Context(time=started)))
+    beside, before = (failed(days=days, inputs=(Input("/logs/exp6.log"),)) for days in (2.9, 3.1))
+    assert recall(observed, [beside]).count(CAUSE) == 0
+    assert recall(observed, [before]).count(CAUSE) == 1

@@ -16,7 +16,7 @@ import pytest
 
 from nccl_triage.errors import HistoryError
 from nccl_triage.history import memory, store
-from nccl_triage.history.incidents import Input
+from nccl_triage.history.incidents import Input, JobIdentity
 
 from .made import NOW, failed, healthy
 
@@ -57,6 +57,20 @@ def test_the_same_log_counts_once_and_the_fuller_account_stays(tmp_path: Path) -
         assert other != first
         assert history.same([log("a", "b", "c")]) == {first}
         assert history.same([log("q"), log()]) == set()
+
+
+def test_another_id_or_name_is_another_job_whatever_its_logs_say(tmp_path: Path) -> None:
+    one = failed(inputs=(log("a", "b"),))
+    with store.writable(tmp_path / "history.sqlite") as history:
+        for number in ("4711_1", "4711_2", "4711_2"):
+            history.keep(replace(one, job_id=number))
+        assert sorted(str(kept.job_id) for kept in history.incidents()) == ["4711_1", "4711_2"]
+        assert history.same([log("a", "b")], JobIdentity(id="4711_9")) == set()
+        assert len(history.same([log("a", "b")])) == 2, "nothing says that it is another one"
+    with store.writable(tmp_path / "named.sqlite") as history:
+        for name in ("nightly", "weekly", "nightly"):
+            history.keep(replace(one, job=name))
+        assert sorted(str(kept.job) for kept in history.incidents()) == ["nightly", "weekly"]
 
 
 def test_the_oldest_go(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -323,7 +323,7 @@ def test_contrast_in_both_themes():
 
 def test_no_template_is_left_over_and_all_lie_where_the_wheel_takes_them():
     names = {path.name for path in (resources.reports_dir() / "templates").iterdir()}
-    used = {"report.html.jinja", "history.html.jinja"}
+    used = {"report.html.jinja", "history.html.jinja", "jobs.html.jinja"}
     for name in names:
         used |= set(
             re.findall(r'"(_\w+\.\w+\.jinja)"', (resources.reports_dir() / "templates" / name).read_text("utf-8"))

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from nccl_triage.diagnosis.case import Case
 from nccl_triage.engine.schema import RuleSet
+from nccl_triage.ingest import rotation
 from nccl_triage.observations.store import Observations
 from tests.scan_helpers import diagnose_text, scan_text
 
@@ -57,3 +60,41 @@ def test_a_clock_that_is_set_back_turns_nothing_round(rules: RuleSet) -> None:
     set_back = [f"2025-11-21 22:50:{n:02d},100 INFO step {n}/90 loss 2.0\n" for n in range(30, 33)]
     case = ordered(rules, log="".join(lines + set_back))
     assert [e.line for e in case.events if e.kind == "step"][-1] == 23
+
+
+def rotated(rules: RuleSet, *texts: str, numbers: Sequence[int] = (2, 1)) -> Case:
+    """Return the case of a log whose older parts have these numbers."""
+    found = Observations()
+    for name, text in zip((*(f"t.log.{number}" for number in numbers), "t.log"), texts, strict=True):
+        found.absorb(scan_text(text, rules, name))
+    rotation.link(found.sources.values())
+    return Case(found, rules)
+
+
+STEPS = ("step 1/9 loss 2.0\n", "step 2/9 loss 1.9\nKeyError: 'a'\n", "step 3/9 loss 1.8\ntraining finished\n")
+
+
+def test_the_parts_of_a_rotated_log_are_one_log(rules: RuleSet) -> None:
+    """Each part alone says little: the error in the middle one was survived, as the last one shows."""
+    case = rotated(rules, *STEPS)
+    assert [e.source for e in case.events if e.kind == "step"] == ["t.log.2", "t.log.1", "t.log"]
+    assert case.order_known
+    assert case.story.outcome.is_well
+
+
+def test_times_tell_which_part_is_older(rules: RuleSet) -> None:
+    """Some programs count their parts upwards."""
+    dated = [f"2025-11-21 22:5{at}:02,100 INFO step {at}/9 loss 2.0\n" for at in range(3)]
+    case = rotated(rules, *dated, numbers=(1, 2))
+    assert [e.source for e in case.events if e.kind == "step"] == ["t.log.1", "t.log.2", "t.log"]
+
+
+def test_a_rotated_log_stands_among_others_as_a_whole(rules: RuleSet) -> None:
+    """Without times lines are placed by their share of the whole log, not of a part of it."""
+    found = Observations()
+    for name, text in {"t.log.1": STEPS[0] * 8, "t.log": STEPS[1], "other": "step 1/9 loss 2.0\n" * 2}.items():
+        found.absorb(scan_text(text, rules, name))
+    rotation.link(found.sources.values())
+    sources = [e.source for e in Case(found, rules).events]
+    assert sources.index("other") < sources.index("t.log")
+    assert sources[-1] != "t.log.1"

@@ -11,6 +11,7 @@ import click
 
 from nccl_triage import errors, interrupts
 from nccl_triage.cli import completion, follow, history_options, language, launching, options, output
+from nccl_triage.cli import jobs as jobs_cli
 from nccl_triage.errors import UsageError
 
 if TYPE_CHECKING:
@@ -199,6 +200,7 @@ def _partial(number: int, document: output.Document, wish: output.OutputOptions)
     shell_complete=completion.files,
     help="Logs of a good run of the same job: a file, folder or glob (repeatable). Differences count as evidence.",
 )
+@jobs_cli.grouping_options
 @engine_options
 @history_options.history_options
 @follow.follow_options
@@ -222,6 +224,7 @@ def command(
     on_verdict: str | None,
     history: str | None,
     no_history: bool,
+    job_name: str | None,
     traced: bool,
     want_code: bool,
     facts: tuple[Path, ...],
@@ -230,14 +233,17 @@ def command(
 ) -> None:
     """Name the root cause of a failed or hanging job from its logs.
 
-    PATHS are files, folders, globs, or - for standard input. Compressed logs (gz, xz, zst) need not be unpacked. Exit
+    PATHS are files, folders, globs, or - for standard input. Compressed logs (gz, xz, zst) need not be unpacked. Logs of
+    several jobs give a table with a line for each job. Exit
     code 4 means that experiments before a report contradict the diagnosis. With --follow, Ctrl-C and SIGTERM are the
-    usual way to stop and do not change the exit code.
+    usual way to stop and do not change the exit code. Of several jobs the worst decides the code: 1, then 3. A path that
+    names nothing is told on stderr; as long as others can be read it does not change the code.
     """
     from nccl_triage.stopping import ReadingStop
 
     stop = ReadingStop()
     paths, engine = chosen_engine(paths, given, jobs, stop, links)
+    grouping = jobs_cli.grouping(given, "--follow" if following else "--engine ray" if engine is not None else None)
     if not paths:
         if sys.stdin.isatty():
             click.echo(ctx.get_help(), err=True)
@@ -249,7 +255,7 @@ def command(
     wish = output.wanted(given)
     launching.refuse_without_report(mode, wish.reports)
     folders = options.all_rules(rules_dirs)
-    memory = history_options.memory(history, no_history, wish.quiet, wish.redact)
+    memory = history_options.memory(history, no_history, wish.quiet, wish.redact, job_name)
     _refuse_baseline(baseline, following)
     if following:
         launching.refuse_while_following(mode)
@@ -259,21 +265,29 @@ def command(
         output.open_report(wish)
         ctx.exit(output.exit_code(document, want_code))
     follow.refuse_alone(ctx)
-    from nccl_triage.api import diagnose
+    from nccl_triage.api import diagnose, diagnose_jobs
     from nccl_triage.cli.progress import Progress
     from nccl_triage.execution.engines import LocalEngine
 
+    jobs_cli.tell_of_missing(paths, wish)
     with Progress(wish.quiet) as progress:
-        diagnosis = diagnose(
-            paths,
-            rules_dirs=folders,
-            jobs=jobs,
-            engine=engine or LocalEngine(jobs, _stdin(paths), stop=stop, links=links),
-            baseline=baseline,
-            progress=progress.bytes,
-            model=options.chosen_model(model_name),
-            further=[memory.recall],
-        )
+        arguments: dict[str, Any] = {
+            "rules_dirs": folders,
+            "baseline": baseline,
+            "progress": progress.bytes,
+            "model": options.chosen_model(model_name),
+            "further": [memory.recall],
+        }
+        if grouping is None:
+            diagnosis = diagnose(paths, jobs=jobs, engine=engine, **arguments)
+        else:
+            place = LocalEngine(jobs, _stdin(paths), stop=stop, links=links)
+            found = diagnose_jobs(paths, engine=place, grouping=grouping, **arguments)
+            jobs_cli.tell_of_grouping(found.scanned, len(paths) > 1, wish)
+            if len(found) > 1:
+                code = jobs_cli.run(found, wish, memory, want_code)
+                ctx.exit(code if stop.asked is None else interrupts.code_of(interrupts.Ended(stop.asked)))
+            diagnosis = next(iter(found)).diagnosis
     document = diagnosis.to_dict(diagnosis.verdict == "unknown" or wish.shows_similar, traced)
     if stop.asked is not None:
         ctx.exit(_partial(stop.asked, document, wish))

@@ -99,20 +99,26 @@ def file_option(function: Any) -> Any:
 
 
 def history_options(function: Any) -> Any:
-    """Add ``--history`` and ``--no-history``."""
+    """Add ``--history``, ``--no-history`` and ``--job``."""
+    name = click.option(
+        "--job",
+        "job_name",
+        metavar="NAME",
+        help="What the job is called in the history; without it the paths of its logs and its command tell.",
+    )
     off = click.option(
         "--no-history",
         is_flag=True,
         is_eager=True,
         help="Neither look up earlier diagnoses nor record this one.",
     )
-    return file_option(off(function))
+    return file_option(off(name(function)))
 
 
-def memory(history: str | None, no_history: bool, quiet: bool, redact: bool) -> Memory:
+def memory(history: str | None, no_history: bool, quiet: bool, redact: bool, job: str | None = None) -> Memory:
     """Return the history of a run; a redacted run stores nothing."""
     tell = _nothing if quiet else language.say
-    return Memory(None if no_history else place.chosen(history), tell, writes=not redact)
+    return Memory(None if no_history else place.chosen(history), tell, writes=not redact, job=job)
 
 
 def _nothing(template: str, **values: object) -> None:

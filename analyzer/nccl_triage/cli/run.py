@@ -243,7 +243,9 @@ def _diagnose(keeper: Keeper, started: float, report: Path | None, force: bool, 
     from nccl_triage.render import render
 
     paths = [str(path) for path in (keeper.path, *given["logs"]) if path is not None]
-    memory = history_options.memory(given["history"], given["no_history"], given["quiet"], given["redact"])
+    memory = history_options.memory(
+        given["history"], given["no_history"], given["quiet"], given["redact"], given["job_name"]
+    )
     tail = io.BytesIO(keeper.tail) if keeper.tail else None
     diagnosis = diagnose(
         [*paths, *(["-"] if tail else [])],

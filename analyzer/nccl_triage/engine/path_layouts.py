@@ -9,7 +9,7 @@ from nccl_triage.engine.pattern import Pattern
 
 #: What a path may say: groups of patterns with these names set it. ``stream2`` is ``stream`` in another place.
 NUMBERS = ("rank", "local_rank", "pid", "attempt")
-FIELDS = (*NUMBERS, "host", "stream")
+FIELDS = (*NUMBERS, "host", "stream", "job")
 #: Stands for any digit in ``needs``.
 DIGIT = "0-9"
 #: When a match counts (``ingest.layout_conditions``), and the groups that the condition reads besides fields.

@@ -9,6 +9,7 @@ from types import TracebackType
 from typing import Any, BinaryIO, Protocol
 
 from nccl_triage.engine.schema import RuleSet
+from nccl_triage.execution.jobs import Grouping, ScannedJobs, scan_jobs
 from nccl_triage.execution.reading import Progress, ReadingProgress, SourcePart, cut, grouped, scan_part, worthwhile
 from nccl_triage.ingest import context_lines
 from nccl_triage.ingest.layouts import LayoutReader
@@ -103,6 +104,23 @@ class Engine(Protocol):
         ...
 
 
+class _Progress:
+    """The progress of a reading in several steps."""
+
+    def __init__(self, sources: Sequence[Source], progress: Progress | None) -> None:
+        sizes = [source.size for source in sources]
+        self._size = None if None in sizes else sum(size or 0 for size in sizes)
+        self._progress, self._before = progress, 0
+
+    def of(self, sources: Sequence[Source]) -> Progress | None:
+        """Return what receives the bytes read of the next step."""
+        progress, before = self._progress, self._before
+        self._before += sum(source.size or 0 for source in sources)
+        if progress is None:
+            return None
+        return lambda done, _: progress(before + done, self._size)
+
+
 class LocalEngine:
     """The engine of this machine, with one process or several. ``stop`` handles signals while logs are read."""
 
@@ -126,15 +144,40 @@ class LocalEngine:
 
     def scan(self, arguments: Sequence[str], rules: RuleSet, progress: Progress | None) -> Observations:
         """See ``Engine``."""
-        names = LayoutReader(rules.layouts)
-        sources, notes = find_sources(arguments, self._stdin, self._since, links=self._links, names=names)
-        self._sources = sources
+        notes = self._find(arguments, rules)
+        sources = self._sources
         with self._stop.listening() if self._stop is not None else nullcontext():
             found = scan_sources(sources, rules, jobs=self._jobs, progress=progress, stop=self._stop)
         if self._stop is None or self._stop.asked is None:
             check_read(arguments, found.sources.values(), notes)
         found.notes.extend(note for note in notes if note not in found.notes)
         return found
+
+    def scan_jobs(
+        self, arguments: Sequence[str], rules: RuleSet, progress: Progress | None, grouping: Grouping
+    ) -> ScannedJobs:
+        """Return what the logs hold of each job; raises InputError when nothing can be read."""
+        notes = self._find(arguments, rules)
+        reading = _Progress(self._sources, progress)
+        with self._stop.listening() if self._stop is not None else nullcontext():
+            found = scan_jobs(
+                self._sources,
+                lambda some: scan_sources(some, rules, jobs=self._jobs, progress=reading.of(some), stop=self._stop),
+                grouping,
+            )
+        if self._stop is None or self._stop.asked is None:
+            infos = [info for job in found.jobs for info in job.observations.sources.values()]
+            check_read(arguments, infos, notes)
+        for job in found.jobs[:1] if len(found.jobs) == 1 else ():
+            job.observations.notes.extend(note for note in notes if note not in job.observations.notes)
+        found.notes = notes
+        return found
+
+    def _find(self, arguments: Sequence[str], rules: RuleSet) -> list[str]:
+        """Find the sources that the arguments name; return notes on what was left out."""
+        names = LayoutReader(rules.layouts)
+        self._sources, notes = find_sources(arguments, self._stdin, self._since, links=self._links, names=names)
+        return notes
 
     def excerpts(self, lines: Mapping[str, Sequence[int]]) -> list[dict[str, Any]]:
         """See ``Engine``."""

@@ -18,7 +18,7 @@ from nccl_triage.errors import InputError
 from nccl_triage.execution.reading import scan_source
 from nccl_triage.follow.followed_log import FollowedArchive, FollowedLog, may_grow, open_tail, same_writer
 from nccl_triage.follow.heartbeats import Heartbeats
-from nccl_triage.ingest import sniff, walk
+from nccl_triage.ingest import rotation, sniff, walk
 from nccl_triage.ingest.layout_conditions import strip_compression
 from nccl_triage.ingest.layouts import LayoutReader
 from nccl_triage.ingest.sources import STDIN_NAMES, Source, check_read, find_sources
@@ -103,6 +103,7 @@ class Follower:
         kept += [((self._place(archive.origin), 0), archive.result or Observations()) for archive in read]
         for _, found in sorted(kept, key=lambda entry: entry[0]):
             total.absorb(found)
+        rotation.link(total.sources.values())
         total.notes.extend(note for note in self.notes if note not in total.notes)
         return total
 

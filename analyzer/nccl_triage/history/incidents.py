@@ -1,6 +1,7 @@
 """An incident as the history keeps it, without lines of logs and values of variables, and the marks that identify its logs.
 
-The marks are digests of the first significant lines of a log. They stay the same while a log grows, when it is compressed,
+The marks are digests of the first significant lines of a log, each with the time and the process that was named last:
+different jobs print the same messages. They stay the same while a log grows, when it is compressed,
 moved, copied or piped, and on every machine. Lines that carry neither a time nor a process id may be those of another
 run of the same program: then the path counts, too.
 """
@@ -15,9 +16,24 @@ from pathlib import Path
 
 from nccl_triage.observations.event import Event
 from nccl_triage.observations.store import Observations
+from nccl_triage.parsers import templates
+from nccl_triage.story.jobs import traits_of
 
 #: The statuses of a diagnosis that blame somebody; "possible" does not.
 _SURE = ("established", "supported")
+
+
+@dataclass(frozen=True, slots=True)
+class JobIdentity:
+    """What a job goes by: the name that a user gave it, the scheduler's id, and a digest of its command without numbers."""
+
+    name: str | None = None
+    id: str | None = None
+    command: str | None = None
+
+    def is_other(self, name: str | None, id: str | None) -> bool:
+        """Tell whether a job of this name or id is another one, however alike their logs are."""
+        return bool((self.name and name and self.name != name) or (self.id and id and self.id != id))
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +78,10 @@ class KeptIncident:
     host_count: int = 0
     software: Mapping[str, str] = field(default_factory=dict)
     tool: str = ""
+    #: See ``JobIdentity``.
+    job: str | None = None
+    job_id: str | None = None
+    command: str | None = None
     bytes: int = 0
     lines: int = 0
     culprits: tuple[KeptSuspect, ...] = ()
@@ -93,10 +113,28 @@ def marks_of(observations: Observations) -> dict[str, tuple[str, ...]]:
 
 
 def _digests(source: str, events: list[Event]) -> tuple[str, ...]:
-    alone = any(event.context.time is not None or event.context.pid is not None for event in events)
-    salt = "" if alone else str(Path(source).absolute())
-    texts = (f"{salt}\0{event.text}".encode("utf-8", "surrogatepass") for event in events)
-    return tuple(hashlib.blake2b(text, digest_size=DIGITS // 2).hexdigest() for text in texts)
+    told = [(event.context.time, event.context.pid) for event in events]
+    last = next(filter(any, told), None)
+    path = str(Path(source).absolute()) if last is None else ""
+    marks = []
+    for event, one in zip(events, told, strict=True):
+        last = one if any(one) else last
+        marks.append(digest(f"{path}\0{last}\0{event.text}"))
+    return tuple(marks)
+
+
+def digest(text: str) -> str:
+    """Return a short digest of a text."""
+    return hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=DIGITS // 2).hexdigest()
+
+
+def identity_of(observations: Observations, name: str | None = None) -> JobIdentity:
+    """Return what the job of observations goes by; ``name`` is what its user calls it."""
+    told = traits_of(observations.kept())
+    named = {info.job for info in observations.sources.values() if info.job is not None}
+    ids = named if len(named) == 1 else told.ids
+    command = digest(templates.template(min(told.commands))) if told.commands else None
+    return JobIdentity(name, next(iter(ids)) if len(ids) == 1 else None, command)
 
 
 def same_log(one: Iterable[str], two: Iterable[str]) -> bool:

@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 
 from nccl_triage import messages
 from nccl_triage.errors import HistoryError, TriageError
-from nccl_triage.history.incidents import Input, KeptIncident, marks_of
+from nccl_triage.history.incidents import Input, JobIdentity, KeptIncident, identity_of, marks_of
 from nccl_triage.observations.store import Observations
 
 Result = TypeVar("Result")
@@ -64,8 +64,10 @@ def _nobody(template: str, **values: object) -> None:
 class Memory:
     """The history as one run uses it; without ``writes`` it is only read."""
 
-    def __init__(self, path: Path | None, tell: Tell = _nobody, *, writes: bool = True) -> None:
-        self._path, self._tell, self._writes = path, tell, writes
+    def __init__(self, path: Path | None, tell: Tell = _nobody, *, writes: bool = True, job: str | None = None) -> None:
+        """``job`` is the name that the user gives the job: its runs are told by it, whatever their logs are called."""
+        self._path, self._tell, self._writes, self._name = path, tell, writes, job
+        self._job = JobIdentity(job)
         self._marks: dict[str, tuple[str, ...]] = {}
         self._answers: dict[object, list[KeptIncident]] = {}
         self._unanswered: Exception | None = None
@@ -75,7 +77,7 @@ class Memory:
         path = self._path
         if path is None:
             return Observations()
-        self._marks = marks_of(observations)
+        self._marks, self._job = marks_of(observations), identity_of(observations, self._name)
         from nccl_triage.history import recurrence
 
         if isinstance(self._unanswered, TimedOutError) or not recurrence.failed(observations):
@@ -83,12 +85,13 @@ class Memory:
         from nccl_triage.story.line_origins import correct_origins
 
         observations = correct_origins(observations)
-        if not recurrence.hosts_of_job(observations) and not recurrence.job_names(observations.sources):
+        nameless = self._name is None and not recurrence.job_names(observations.sources)
+        if nameless and not recurrence.hosts_of_job(observations):
             return Observations()
         when = recurrence.time_of_failure(observations, time.time())
         try:
             earlier = run_within(ASK, lambda: self._earlier(path, recurrence.earliest(when), when))
-            return recurrence.recall(observations, earlier)
+            return recurrence.recall(observations, earlier, self._job)
         except Exception as error:  # whatever it is, the logs can be diagnosed without it
             self._unanswered = error
             return Observations()
@@ -112,7 +115,7 @@ class Memory:
 
     def _earlier(self, path: Path, since: float, until: float) -> list[KeptIncident]:
         """Return the incidents of a time, with the paths of their logs, but those of these logs; each time is asked for once."""
-        key = (int(since), tuple(sorted(self._marks)))
+        key = (int(since), self._job, tuple(sorted(self._marks)))
         if key not in self._answers:
             from nccl_triage.history import store
 
@@ -120,7 +123,7 @@ class Memory:
             if opened is None:
                 return []
             with opened as history:
-                own = history.same(Input(name, marks=mark) for name, mark in self._marks.items())
+                own = history.same((Input(name, marks=mark) for name, mark in self._marks.items()), self._job)
                 paths = history.paths(since, until)
                 self._answers[key] = [
                     replace(one, inputs=tuple(map(Input, paths.get(one.id, ()))))
@@ -132,7 +135,7 @@ class Memory:
     def _store(self, path: Path, document: Mapping[str, Any]) -> None:
         from nccl_triage.history import record
 
-        keep(path, record.incident(document, time.time(), self._marks))
+        keep(path, record.incident(document, time.time(), self._marks, self._job))
 
 
 def keep(path: Path, incident: KeptIncident, timeout: float = _KEEPING) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from nccl_triage._version import __version__
-from nccl_triage.history.incidents import Input, KeptIncident, KeptSuspect
+from nccl_triage.history.incidents import Input, JobIdentity, KeptIncident, KeptSuspect
 from nccl_triage.lazy_regex import lazily
 from nccl_triage.numbers import whole
 from nccl_triage.parsers import times
@@ -21,8 +21,14 @@ _AHEAD = 86400.0
 _PCI = lazily(r"\bPCI:(?:[0-9a-f]{4,8}:)?(?P<bus>[0-9a-f]{2}:[0-9a-f]{2})\b", re.IGNORECASE)
 
 
-def incident(document: Mapping[str, Any], now: float, marks: Mapping[str, Sequence[str]] | None = None) -> KeptIncident:
+def incident(
+    document: Mapping[str, Any],
+    now: float,
+    marks: Mapping[str, Sequence[str]] | None = None,
+    identity: JobIdentity | None = None,
+) -> KeptIncident:
     """Return what is kept of a document that was made ``now``; ``marks`` are those of its inputs by path."""
+    known = identity or JobIdentity()
     best = (document.get("diagnoses") or [None])[0] if document.get("verdict") == "diagnosed" else None
     job, inputs = document.get("job") or {}, document.get("inputs") or []
     moment = _moment(document, now)
@@ -46,6 +52,9 @@ def incident(document: Mapping[str, Any], now: float, marks: Mapping[str, Sequen
         host_count=len(hosts),
         software={str(name)[:40]: str(value)[:80] for name, value in software[:_VERSIONS] if value is not None},
         tool=__version__,
+        job=_text(known.name),
+        job_id=_text(known.id),
+        command=known.command,
         bytes=sum(int(one.get("bytes") or 0) for one in inputs),
         lines=sum(int(one.get("lines") or 0) for one in inputs),
         culprits=tuple(_culprits(best, hosts))[:_CULPRITS] if best else (),
@@ -104,8 +113,7 @@ def _moment(document: Mapping[str, Any], now: float) -> float | None:
     """Return when it happened by the log's own clock, None where that is not known or cannot be."""
     story = document.get("incident") or {}
     stamps = [story.get("started"), (story.get("first_fault") or {}).get("time")]
-    if not story:
-        stamps = [moment.get("time") for moment in reversed(document.get("timeline") or [])]
+    stamps += [moment.get("time") for moment in reversed(document.get("timeline") or [])]
     for stamp in stamps:
         moment = times.from_stamp(str(stamp)) if stamp and whole(str(stamp)[:4]) is not None else None
         if moment is not None and times.has_year(moment):

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Literal, NamedTuple
 
 from nccl_triage import messages
-from nccl_triage.history.incidents import KeptIncident, KeptSuspect
+from nccl_triage.history.incidents import JobIdentity, KeptIncident, KeptSuspect
 from nccl_triage.history.signatures import CAUSE, GPU, HOST, SOURCE
 from nccl_triage.lazy_regex import lazily
 from nccl_triage.observations.event import Context, Event
@@ -132,6 +132,12 @@ def failed(observations: Observations) -> bool:
     return any(event.is_failure for event in _each(observations))
 
 
+def start_of(observations: Observations) -> float | None:
+    """Return the time at which the logs begin by their own clock, None where they have no times."""
+    known = (event.context.time for event in observations.kept())
+    return min((time for time in known if time is not None and times.has_year(time)), default=None)
+
+
 def time_of_failure(observations: Observations, now: float) -> float:
     """Return the time at which the logs end by their own clock, ``now`` where they have no times."""
     known = [
@@ -142,7 +148,7 @@ def time_of_failure(observations: Observations, now: float) -> float:
     return max(known, default=now + _AHEAD)
 
 
-def recall(observations: Observations, earlier: Iterable[KeptIncident]) -> Observations:
+def recall(observations: Observations, earlier: Iterable[KeptIncident], job: JobIdentity | None = None) -> Observations:
     """Return what earlier incidents, those of the last ``DAYS`` days, say of the hosts, the GPUs and the job observed."""
     kept = list(earlier)
     found = Observations()
@@ -155,10 +161,28 @@ def recall(observations: Observations, earlier: Iterable[KeptIncident]) -> Obser
         for one in recurrences(kept, "gpu", (cause,)):
             if one.name in gpus:
                 found.add(_event(GPU, one, cause), ("cause",))
-    names = job_names(observations.sources)
-    of_job = [incident for incident in kept if not names.isdisjoint(job_names(log.path for log in incident.inputs))]
+    of_job = _of_job(kept, job_names(observations.sources), job or JobIdentity(), start_of(observations))
     for one in recurrences(of_job, "cause"):
         found.add(_event(CAUSE, one, one.name), ("cause",))
+    return found
+
+
+def _of_job(kept: Iterable[KeptIncident], paths: set[str], job: JobIdentity, start: float | None) -> list[KeptIncident]:
+    """Return the earlier incidents of a job: those of its name, else those with its paths and, where it is known, its command.
+
+    What ran beside it, as the other tasks of an array do, was no run before it.
+    """
+    found = []
+    for incident in kept:
+        if start is not None and incident.dated and incident.happened >= start:
+            continue
+        if job.name is not None and incident.job is not None:
+            same = job.name == incident.job
+        else:
+            same = not paths.isdisjoint(job_names(log.path for log in incident.inputs))
+            same = same and (None in (job.command, incident.command) or job.command == incident.command)
+        if same:
+            found.append(incident)
     return found
 
 

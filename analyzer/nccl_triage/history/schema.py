@@ -65,6 +65,7 @@ MIGRATIONS: tuple[tuple[str, ...], ...] = (
         "CREATE INDEX input_incident ON input (incident)",
         "CREATE INDEX input_first_mark ON input (first_mark)",
     ),
+    tuple(f"ALTER TABLE incident ADD COLUMN {name} TEXT" for name in ("job", "job_id", "command")),
 )
 
 
@@ -208,6 +209,9 @@ def incident(
         host_count=int(row["host_count"]),
         software={str(name): str(value) for name, value in dict(software).items()},
         tool=str(row["tool"]),
+        job=_text(row.get("job")),
+        job_id=_text(row.get("job_id")),
+        command=_text(row.get("command")),
         bytes=int(row["bytes"]),
         lines=int(row["lines"]),
         culprits=culprits,

@@ -22,7 +22,7 @@ from urllib.parse import quote
 from nccl_triage import messages
 from nccl_triage.errors import HistoryError, UsageError
 from nccl_triage.history import schema
-from nccl_triage.history.incidents import Input, KeptIncident, same_job
+from nccl_triage.history.incidents import Input, JobIdentity, KeptIncident, same_job
 
 #: Seconds to wait for the lock of the database.
 LOCK_TIMEOUT = 1.0
@@ -75,7 +75,7 @@ class Store:
         return files
 
     def _put(self, cursor: sqlite3.Cursor, incident: KeptIncident) -> int:
-        known = self._same(incident.inputs)
+        known = self._same(incident.inputs, JobIdentity(incident.job, incident.job_id))
         fuller = [one for one in known if one[1] > incident.lines]
         if fuller:
             return fuller[0][0]
@@ -113,12 +113,12 @@ class Store:
             found = schema.select(self._connection, "WHERE id = ?", (number,), inputs=True)
         return found[0] if found else None
 
-    def same(self, inputs: Iterable[Input]) -> set[int]:
-        """Return the earlier incidents of logs with these marks."""
+    def same(self, inputs: Iterable[Input], job: JobIdentity | None = None) -> set[int]:
+        """Return the earlier incidents of logs with these marks, of a job that may be this one."""
         with self._reading():
-            return {number for number, _ in self._same(inputs)}
+            return {number for number, _ in self._same(inputs, job or JobIdentity())}
 
-    def _same(self, inputs: Iterable[Input]) -> list[tuple[int, int]]:
+    def _same(self, inputs: Iterable[Input], job: JobIdentity) -> list[tuple[int, int]]:
         """Return the number and the lines of the incidents that these logs told of, those with most lines first."""
         ours = [one.marks for one in inputs if one.marks]
         heads = sorted({each[0] for each in ours})
@@ -132,8 +132,10 @@ class Store:
         for number in sorted(found)[-_ALIKE:]:
             theirs = schema.marks_of(self._connection, number)
             if same_job(ours, theirs):
-                lines = self._connection.execute("SELECT lines FROM incident WHERE id = ?", (number,)).fetchone()
-                known.append((number, int(lines[0])))
+                query = "SELECT lines, job, job_id FROM incident WHERE id = ?"
+                lines, name, its_id = self._connection.execute(query, (number,)).fetchone()
+                if not job.is_other(name, its_id):
+                    known.append((number, int(lines)))
         return sorted(known, key=lambda one: (-one[1], one[0]))
 
     @contextmanager

@@ -64,7 +64,12 @@ def _skeleton(match: re.Match[str]) -> str:
     return _END.sub("", text.rsplit("/", 1)[-1])
 
 
-def _are_ranks(numbers: set[int]) -> bool:
+def without_endings(name: str) -> str:
+    """Return a file name without the endings of logs."""
+    return _END.sub("", name)
+
+
+def are_ranks(numbers: set[int]) -> bool:
     """Tell whether these numbers can be the ranks of a job or of one of its nodes, not jobs or dates."""
     low, high, count = min(numbers), max(numbers), len(numbers)
     if count < 2 or high >= _MAX_RANK:
@@ -80,6 +85,8 @@ def _are_ranks(numbers: set[int]) -> bool:
 Condition = Callable[[Searcher, "re.Match[str]", Siblings], bool]
 
 WHEN: dict[str, Condition] = {}
+#: The conditions under which the numbers in the names of a folder decide alone: an array's outputs have such numbers, too.
+BY_SIBLINGS = ("siblings-are-ranks", "alone-or-ranks")
 
 
 def condition(name: str) -> Callable[[Condition], Condition]:
@@ -95,14 +102,14 @@ def condition(name: str) -> Callable[[Condition], Condition]:
 @condition("siblings-are-ranks")
 def _siblings_are_ranks(pattern: Searcher, match: re.Match[str], siblings: Siblings) -> bool:
     """Accept the number when there is a file for each of several ranks."""
-    return _are_ranks(siblings.numbers(pattern, match))
+    return are_ranks(siblings.numbers(pattern, match))
 
 
 @condition("alone-or-ranks")
 def _alone_or_ranks(pattern: Searcher, match: re.Match[str], siblings: Siblings) -> bool:
     """Accept the number unless files beside it show that it counts something else."""
     numbers = siblings.numbers(pattern, match)
-    return (len(numbers) == 1 and max(numbers) < _MAX_RANK) or _are_ranks(numbers)
+    return (len(numbers) == 1 and max(numbers) < _MAX_RANK) or are_ranks(numbers)
 
 
 @condition("speaks-for-itself")
@@ -115,7 +122,7 @@ def _speaks_for_itself(pattern: Searcher, match: re.Match[str], siblings: Siblin
     words = [word for word in re.split(r"[._-]+", f"{match['before']}.{match['after']}".lower()) if word]
     if any(_ADAPTER.match(word) for word in words):
         return False
-    return all(_NEUTRAL.fullmatch(word) for word in words) or _are_ranks(siblings.numbers(pattern, match))
+    return all(_NEUTRAL.fullmatch(word) for word in words) or are_ranks(siblings.numbers(pattern, match))
 
 
 @condition("host-has-number")

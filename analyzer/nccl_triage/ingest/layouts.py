@@ -1,4 +1,4 @@
-"""What the path of a log says about who wrote it: rank, host, pid, attempt, stream.
+"""What the path of a log says about who wrote it: rank, host, pid, attempt, stream, job.
 
 The layouts are those of ``rules/layouts``: the first that fits names the layout of a path, the details then fill fields
 that it left open. A wrong rank is worse than none: a number that may be a job, a step, a restart or a run is no rank, and
@@ -11,9 +11,9 @@ import re
 from collections import Counter
 from collections.abc import Sequence
 
-from nccl_triage.engine.path_layouts import DIGIT, LayoutRule, LayoutRules
+from nccl_triage.engine.path_layouts import DIGIT, NUMBERS, LayoutRule, LayoutRules
 from nccl_triage.engine.pattern import Pattern
-from nccl_triage.ingest.layout_conditions import WHEN, Searcher, Siblings, strip_compression
+from nccl_triage.ingest.layout_conditions import BY_SIBLINGS, WHEN, Searcher, Siblings, strip_compression
 from nccl_triage.lazy_regex import lazily
 from nccl_triage.observations.store import SourceInfo
 
@@ -35,6 +35,8 @@ class PathLayout:
     def __init__(self, rule: LayoutRule) -> None:
         self.id, self.layout = rule.id, rule.layout
         self._needs = rule.needs
+        #: Whether what the names of other files are like decides.
+        self.guesses = rule.when in BY_SIBLINGS
         self._pattern = _searcher(rule.pattern)
         self._when = WHEN[rule.when] if rule.when is not None else None
 
@@ -73,7 +75,7 @@ class LayoutReader:
         for row in self._layouts:
             match = row.search(text, siblings)
             if match:
-                info.layout = row.layout
+                info.layout, info.guessed = row.layout, row.guesses
                 _fill(info, match.groupdict())
                 by.append(row.id)
                 break
@@ -92,7 +94,7 @@ def _fill(info: SourceInfo, fields: dict[str, str | None]) -> None:
         if name.startswith("stream"):
             info.stream = info.stream or _STREAMS.get(value.lower(), value.lower())
         elif getattr(info, name) is None:
-            setattr(info, name, value if name == "host" else int(value))
+            setattr(info, name, int(value) if name in NUMBERS else value)
 
 
 def settle(infos: Sequence[SourceInfo]) -> None:

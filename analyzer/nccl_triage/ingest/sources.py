@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, BinaryIO
 
 from nccl_triage import messages, tool_reports
 from nccl_triage.errors import InputError
-from nccl_triage.ingest import layouts, sniff, walk, watched
+from nccl_triage.ingest import layouts, rotation, sniff, walk, watched
 from nccl_triage.ingest.compression import HEAD, detect, look_ahead, open_stream, read_up_to
 from nccl_triage.ingest.layout_conditions import Siblings, strip_compression
 from nccl_triage.ingest.layouts import LayoutReader
@@ -367,8 +367,22 @@ def find_sources(
     notes = finder.notes.texts()
     if not finder.sources:
         raise _nothing_readable(arguments, notes)
-    layouts.settle([source.info for source in finder.sources])
+    infos = [source.info for source in finder.sources]
+    layouts.settle(infos)
+    rotation.link(infos)
     return finder.sources, notes
+
+
+def missing(arguments: Sequence[str]) -> list[str]:
+    """Return the arguments that name nothing, where others name something."""
+    wanting = [text for text in arguments if not _names_something(text)]
+    return wanting if len(wanting) < len(arguments) else []
+
+
+def _names_something(text: str) -> bool:
+    if text in STDIN_NAMES or _is_there(Path(text)):
+        return True
+    return walk.has_magic(text) and bool(walk.expand(text, lambda path, why: None))
 
 
 def check_read(arguments: Sequence[str], infos: Collection[SourceInfo], found: Sequence[str] = ()) -> None:

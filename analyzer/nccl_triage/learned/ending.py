@@ -19,7 +19,7 @@ from typing import NamedTuple
 from nccl_triage.lazy_regex import lazily
 from nccl_triage.learned.linear import Linear, step
 from nccl_triage.observations.event import Event
-from nccl_triage.observations.store import SourceInfo
+from nccl_triage.observations.store import SourceInfo, lines_below, place_in_log
 from nccl_triage.parsers import templates
 
 #: How a run ended. A run that hangs has failed.
@@ -124,7 +124,7 @@ def _behind(
     printed: Sequence[Event], last: Event | None, sources: Mapping[str, SourceInfo], at_end: bool
 ) -> Iterator[str]:
     """Yield what comes after the last progress, in its source; everything where there is none."""
-    behind = printed if last is None else [e for e in printed if e.source == last.source and e.line > last.line]
+    behind = printed if last is None else list(_after(printed, place_in_log(sources, last), sources))
     for event in behind:
         yield f"a:{event.kind}"
         yield f"r:{event.role}"
@@ -132,15 +132,24 @@ def _behind(
         return
     yield f"f:progress:{last.kind}"
     if at_end and last.source in sources:
-        yield f"n:behind:{_step(sources[last.source].lines - last.line)}"
+        yield f"n:behind:{_step(lines_below(sources, last.source, last.line) or 0)}"
     made, total = last.number("step"), last.number("total")
     if made is not None and total:
         yield "f:total:reached" if made >= total else "f:total:open"
 
 
+def _after(printed: Sequence[Event], place: tuple[str, int, int], sources: Mapping[str, SourceInfo]) -> Iterator[Event]:
+    """Yield the events of a log behind a place in it."""
+    for event in printed:
+        at = place_in_log(sources, event)
+        if at[0] == place[0] and at > place:
+            yield event
+
+
 def _last_words(printed: Sequence[Event], sources: Mapping[str, SourceInfo]) -> Iterator[str]:
     """Yield words and form of the last lines of the longest sources of a run."""
-    own = {event.source for event in printed} & sources.keys() or sources.keys()
+    own = {sources[event.source].log or event.source for event in printed if event.source in sources} & sources.keys()
+    own = own or {path for path, info in sources.items() if info.log is None}
     longest = sorted(own, key=lambda path: (-sources[path].lines, path))[:_SOURCES]
     for path in longest:
         texts = sources[path].last_lines[::-1]

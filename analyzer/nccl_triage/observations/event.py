@@ -52,6 +52,8 @@ class Context:
     #: The daemon or unit that a syslog names as the writer.
     service: str | None = None
     repeated: int = 0
+    #: The id of the job that a record names.
+    job: str | None = None
     #: Whether ``group_rank`` is the number of a task that the launcher put before the line.
     labelled: bool = False
 
@@ -61,7 +63,17 @@ class Context:
 
     def process_key(self) -> tuple[object, ...]:
         """Return what tells this process from others, as far as known."""
-        return (self.rank, self.local_rank, self.group_rank, self.host, self.address, self.pid, self.place, self.writer)
+        return (
+            self.rank,
+            self.local_rank,
+            self.group_rank,
+            self.host,
+            self.address,
+            self.pid,
+            self.place,
+            self.writer,
+            self.job,
+        )
 
 
 @dataclass(slots=True)

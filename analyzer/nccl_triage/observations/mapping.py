@@ -24,7 +24,10 @@ def mapped(
 
     return replace(
         observations,
-        sources={path(name): replace(info, path=path(name)) for name, info in observations.sources.items()},
+        sources={
+            path(name): replace(info, path=path(name), log=None if info.log is None else path(info.log))
+            for name, info in observations.sources.items()
+        },
         buckets={
             signature: {(path(str(key[0])), *key[1:]): bucket(kept) for key, kept in by_key.items()}
             for signature, by_key in observations.buckets.items()

@@ -41,6 +41,13 @@ class SourceInfo:
     attempt: int | None = None
     stream: str | None = None
     layout: str | None = None
+    #: The scheduler's id of the job.
+    job: str | None = None
+    #: Whether the number of its rank rests on the names of its neighbours alone.
+    guessed: bool = False
+    #: The log of which it is an older, rotated part, and its place among the parts, from 0 for the oldest.
+    log: str | None = None
+    part: int = 0
     problems: list[str] = field(default_factory=list)
     tail_cut: bool = False
     #: Reading was stopped on request before the end.
@@ -58,6 +65,23 @@ class SourceInfo:
         """Return what the path says of the input, without what was read."""
         unread = replace(self, bytes=0, lines=0, problems=[], tail_cut=False, stopped=False)
         return replace(unread, last_lines=(), openings=(), no_log=None, recorder=None)
+
+
+def lines_below(sources: Mapping[str, SourceInfo], path: str, line: int) -> int | None:
+    """Return how many lines stand below one, those of later parts of a rotated log included; None if it is not known."""
+    info = sources.get(path)
+    if info is None:
+        return None
+    if info.log is None:
+        return info.lines - line
+    later = [one.lines for one in sources.values() if one.part > info.part and info.log in (one.log, one.path)]
+    return info.lines - line + sum(later)
+
+
+def place_in_log(sources: Mapping[str, SourceInfo], event: Event) -> tuple[str, int, int]:
+    """Return the log of an event, and its place there: the part of a log that was rotated, and the line."""
+    info = sources.get(event.source)
+    return (event.source, 0, event.line) if info is None else (info.log or event.source, info.part, event.line)
 
 
 class Interruption(NamedTuple):

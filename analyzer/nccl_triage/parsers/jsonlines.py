@@ -34,11 +34,23 @@ TIMES = ("ts", "time", "timestamp", "@timestamp", "asctime", "_time", "date", "d
 _LEVEL = ("level", "levelname", "severity", "lvl", "PRIORITY")
 #: What holds the record itself in exports of log stores: Google Cloud, Datadog, Elasticsearch, Splunk, OpenTelemetry.
 _NESTED = ("jsonPayload", "attributes", "_source", "fields", "record", "result", "data", "body")
+#: What names the job, and the labels by which Kubernetes does: those of its own jobs, of Kubeflow, JobSet, Ray and Volcano.
+_JOB = ("job_id", "jobid", "slurm_job_id", "SLURM_JOB_ID", "job_name")
+_JOB_LABELS = (
+    "training.kubeflow.org/job-name",
+    "jobset.sigs.k8s.io/jobset-name",
+    "ray.io/cluster",
+    "volcano.sh/job-name",
+    "batch.kubernetes.io/job-name",
+    "job-name",
+)
 _EXCEPTION = ("exc_info", "exc_text", "exception", "stack_trace", "traceback", "error")
 #: Objects larger than this are data, not log records.
 MAX_OBJECT = 1 << 20
 
 
+#: Characters of the name of a job.
+_MOST_JOB = 80
 #: Digits of a time since the epoch, in nanoseconds at most.
 _MOST_DIGITS = 20
 
@@ -148,6 +160,10 @@ def _fill_process(record: dict[str, Any], context: Context) -> None:
     host = host or _first(record, ("_HOSTNAME", "hostname", "host_name", "host", "node"))
     host = _first(host, ("name", "hostname")) or host
     set_place(context, host if isinstance(host, str) else None)
+    labels = _first(record.get("kubernetes"), ("labels",))
+    job = _first(record, _JOB) or _first(labels, _JOB_LABELS)
+    if isinstance(job, (str, int)) and not isinstance(job, bool):
+        context.job = str(job)[:_MOST_JOB]
     if (pid := _integer(_first(record, ("process", "pid")))) is not None:
         context.pid = pid
     if (pid := _integer(record.get("_PID"))) is not None:

@@ -23,6 +23,8 @@ _C10_OLD = lazily(r"\[(?P<level>[FEWIV]) (?P<file>[\w./-]+\.(?:cpp|hpp|h|cc)):\d
 _EMBEDDED_RANK = lazily(r"\[rank(?P<rank>\d{1,6})\]:")
 _GROUP = lazily(r"\[PG [^\]\n]{0,160}?Rank (?P<rank>\d{1,7})\]")
 _WORK_RANK = lazily(r"(?:^|\] |: )\[Rank (?P<rank>\d{1,7})\](?: |(?=\[ProcessGroup))")
+#: A pair of a logfmt record; in a message of another form a job may be any.
+_JOB = lazily(r"(?:^|(?<=\s))job_?id=\"?(?P<job>[A-Za-z0-9][\w.-]{0,80})")
 _PLAIN_RANK = lazily(
     r"(?:^|[\s,(])(?:global[ _])?rank[ =:]{1,2}(?P<rank>\d{1,6})\b(?!\s*(?:successfully|is running|[./]\d))",
     re.IGNORECASE,
@@ -36,6 +38,8 @@ def read_headers(text: str, context: Context) -> None:
         embedded = _EMBEDDED_RANK.search(text)
         if embedded:
             context.rank = int(embedded["rank"])
+    if "id=" in text and context.job is None and (found := _JOB.search(text)):
+        context.job = found["job"]
     if ("NCCL" in text or " WARN " in text or " INFO " in text) and (found := _NCCL.search(text)):
         context.host = context.host or found["host"] or None
         context.pid = int(found["pid"])

@@ -35,6 +35,7 @@ FORMATS: dict[str, OutputFormat] = {
     "text": OutputFormat("terminal", (".txt",)),
     "json": OutputFormat("json_output", (".json",), False),
     "ndjson": OutputFormat("json_output", (".ndjson", ".jsonl"), False, "produce_line"),
+    "csv": OutputFormat("job_table", (".csv",), function="produce_csv"),
     "markdown": OutputFormat("markdown", (".md", ".markdown")),
     "html": OutputFormat("html", (".html", ".htm")),
     "sarif": OutputFormat("sarif", (".sarif", ".sarif.json")),

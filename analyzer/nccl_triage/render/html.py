@@ -19,7 +19,7 @@ from jinja2 import Environment, FunctionLoader, StrictUndefined
 from markupsafe import Markup
 
 from nccl_triage import messages, resources
-from nccl_triage.render import RenderOptions, chart_symbols, overview, phrases, verification_html
+from nccl_triage.render import RenderOptions, chart_symbols, job_table, overview, phrases, verification_html
 from nccl_triage.render.page import Limits, ReportPage, both, command, label, phrase, prose, reference, say_both, whole
 from nccl_triage.render.text_page import commands_of
 from nccl_triage.render.to_do import is_remark
@@ -98,8 +98,11 @@ def environment() -> Environment:
     made.tests["is_remark"] = is_remark
     made.globals.update(
         both=both,
+        job_headline=lambda one: phrase(job_table.headline, one),
+        cause_of=lambda one: phrase(job_table.cause, one),
         certainty=lambda item: phrase(certainty, item),
         confidence=confidence,
+        counts=lambda table: phrase(job_table.counts, table),
         collective=lambda document: phrase(overview.collective_text, document),
         copy_hash=copy_hash,
         lost=lambda document: phrase(overview.work_lost, document),
@@ -127,6 +130,7 @@ def environment() -> Environment:
         svg_text=label,
         healthy=lambda document: phrase(overview.healthy_text, document),
         colon=both((": ", "：")),
+        semicolon=both(("; ", "；")),
         command=command,
         whole=lambda text: whole(visible(text)),
         who=lambda point: phrase(phrases.who, point),

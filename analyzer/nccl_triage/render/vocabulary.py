@@ -430,6 +430,20 @@ why = why = 依据
 why_none = no single line proves it; the log as a whole resembles such incidents = 没有单独一行能证明；日志整体与此类事故相似
 """
 
+#: The table of several jobs.
+_JOBS = """
+jobs_all = All jobs = 全部作业
+jobs_diagnosed = {n} with a known cause = {n} 个已找到原因
+jobs_failures = What happened, the worst first = 发生了什么（最严重的在前）
+jobs_healthy = {n} without a failure = {n} 个没有故障
+jobs_more = and {n} more = 另有 {n} 个
+jobs_n = {n} jobs = {n} 个作业
+jobs_one = Job = 作业
+jobs_restart = Restart = 重启
+jobs_text = Jobs = 作业
+jobs_unknown = {n} of unknown cause = {n} 个原因不明
+"""
+
 #: Earlier diagnoses.
 _HISTORY = """
 history_by_cause = By cause = 按原因
@@ -542,6 +556,7 @@ WORDS: dict[str, Pair] = {
     **_table(_VERIFICATION),
     **_table(_PAGE),
     **_table(_HISTORY),
+    **_table(_JOBS),
     **_table(_TERMINAL),
     **_table(_PLAN),
     **_table(_PROMPT),

@@ -34,7 +34,7 @@ _VARIES = lazily(r"[0-9a-f]{8,}|[0-9]+")
 #: Names of sources that are remembered.
 MAX_NAMES = 500
 #: What tells of a line's context which process printed it.
-_VOICE = attrgetter("rank", "local_rank", "host", "address", "place", "pid", "writer")
+_VOICE = attrgetter("rank", "local_rank", "host", "address", "place", "pid", "writer", "job")
 #: What stands between the numbers of a line.
 Text = tuple[bytes, ...]
 

@@ -2,7 +2,8 @@
 
 Times come from different clocks. Sources without times are ordered by how far into their source each line stands, which
 says nothing certain about the order of their lines against each other. Consoles of log stores export the newest line
-first: a source whose times run backwards is read from its end.
+first: a source whose times run backwards is read from its end. The parts of a log that was rotated are one log: its
+parts follow each other.
 
 Facts of hosts, which are collected beside the log, have no place in its order and come last. Facts of hosts outside the
 job are dropped. A host belongs to the job if the log names it or one of its addresses; if the log names none of the
@@ -16,7 +17,7 @@ from collections.abc import Sequence
 from itertools import pairwise
 
 from nccl_triage.observations.event import Event
-from nccl_triage.observations.store import Observations
+from nccl_triage.observations.store import Observations, SourceInfo
 from nccl_triage.parsers import times
 
 #: Steps back in time of a source that is written newest first, and how many more they are than steps forward.
@@ -28,11 +29,13 @@ _HOST_FACT = "host."
 def in_order(events: list[Event], observations: Observations) -> tuple[list[Event], bool]:
     """Return the events in order, and whether that order is certain across sources."""
     events, facts = _split_host_facts(_oldest_first(events))
+    logs = _Logs(events, observations)
+    events = logs.joined(events)
     dumps = observations.recorder.sources()
     if dumps and any(event.source not in dumps for event in events):
         # The clock of dumps is UTC, that of a log may be any. What dumps show together does not depend on the order.
         events = [event for event in events if event.source not in dumps]
-    ordered, known = _by_time(events, observations)
+    ordered, known = _by_time(events, logs)
     return ordered + facts, known
 
 
@@ -53,40 +56,79 @@ def _oldest_first(events: list[Event]) -> list[Event]:
     return [next(turned[event.source]) if event.source in turned else event for event in events]
 
 
-def _by_time(events: list[Event], observations: Observations) -> tuple[list[Event], bool]:
-    sources = {event.source for event in events}
-    if len(sources) <= 1:
+class _Logs:
+    """The logs of which sources are parts, and how many lines of a log stand before each part."""
+
+    def __init__(self, events: Sequence[Event], observations: Observations) -> None:
+        sources = observations.sources
+        parts: dict[str, list[SourceInfo]] = defaultdict(list)
+        for info in sources.values():
+            if info.log is not None and info.log in sources:
+                parts[info.log].append(info)
+        self._log: dict[str, str] = {}
+        #: Place of a part in its log, and lines before it; lines of logs.
+        self._place: dict[str, tuple[int, int]] = {}
+        self._lines = {path: info.lines for path, info in sources.items()}
+        first = _first_times(events) if parts else {}
+        for log, older in parts.items():
+            every = sorted([*older, sources[log]], key=lambda info: info.part)
+            if all(info.path in first for info in every):
+                every.sort(key=lambda info: first[info.path])
+            lines = 0
+            for place, info in enumerate(every):
+                self._log[info.path], self._place[info.path] = log, (place, lines)
+                lines += info.lines
+            self._lines[log] = lines
+
+    def of(self, event: Event) -> str:
+        """Return the log of which the source of an event is a part."""
+        return self._log.get(event.source, event.source)
+
+    def joined(self, events: list[Event]) -> list[Event]:
+        """Return the events with those of the parts of a log one after the other."""
+        if not self._log:
+            return events
+        return sorted(events, key=lambda event: (self.of(event), self._place.get(event.source, (0, 0))))
+
+    def share(self, event: Event) -> float:
+        """Return how far into its log an event stands."""
+        before = self._place.get(event.source, (0, 0))[1]
+        return (before + event.line) / max(1, self._lines.get(self.of(event)) or event.line)
+
+
+def _first_times(events: Sequence[Event]) -> dict[str, float]:
+    """Return the first time of each source."""
+    first: dict[str, float] = {}
+    for event in events:
+        if event.context.time is not None:
+            first.setdefault(event.source, event.context.time)
+    return first
+
+
+def _by_time(events: list[Event], logs: _Logs) -> tuple[list[Event], bool]:
+    names = {logs.of(event) for event in events}
+    if len(names) <= 1:
         return events, True
-    timed = Counter(event.source for event in events if event.context.time is not None)
-    if any(not timed[source] for source in sources):
-        return _by_share(events, observations), False
+    timed = Counter(logs.of(event) for event in events if event.context.time is not None)
+    if any(not timed[name] for name in names):
+        return sorted(events, key=lambda event: (logs.share(event), event.source, event.line)), False
     # glog and vLLM print no year: take that of the other lines.
     year = next((e.context.time for e in events if e.context.time is not None and times.has_year(e.context.time)), 0.0)
     first: dict[str, float] = {}
     current: dict[str, float] = {}
     keyed: list[tuple[float | None, str, int, Event]] = []
     for event in events:
+        name = logs.of(event)
         if event.context.time is not None:
             time = times.with_year_of(event.context.time, year)
-            first.setdefault(event.source, time)
-            current[event.source] = max(time, current.get(event.source, time))
-        keyed.append((current.get(event.source), event.source, len(keyed), event))
-    # Events before a source's first stamp get that stamp.
+            first.setdefault(name, time)
+            current[name] = max(time, current.get(name, time))
+        keyed.append((current.get(name), name, len(keyed), event))
+    # Events before a log's first stamp get that stamp.
     ordered = sorted(keyed, key=lambda k: (first[k[1]] if k[0] is None else k[0], k[1], k[2]))
-    counts = Counter(event.source for event in events)
-    # Where a source has few stamps, most of its lines stand an unknown distance behind one.
-    return [event for *_, event in ordered], all(timed[source] * 2 >= counts[source] for source in sources)
-
-
-def _by_share(events: list[Event], observations: Observations) -> list[Event]:
-    """Order events of unstamped sources by how far into their source they stand."""
-
-    def share(event: Event) -> tuple[float, str, int]:
-        info = observations.sources.get(event.source)
-        lines = info.lines if info is not None and info.lines else event.line
-        return (event.line / max(1, lines), event.source, event.line)
-
-    return sorted(events, key=share)
+    counts = Counter(logs.of(event) for event in events)
+    # Where a log has few stamps, most of its lines stand an unknown distance behind one.
+    return [event for *_, event in ordered], all(timed[name] * 2 >= counts[name] for name in names)
 
 
 def _split_host_facts(events: Sequence[Event]) -> tuple[list[Event], list[Event]]:

@@ -17,6 +17,7 @@ from nccl_triage.learned import describe, ending
 from nccl_triage.learned.ending import Ending
 from nccl_triage.learned.linear import Linear
 from nccl_triage.observations.event import Event
+from nccl_triage.observations.store import lines_below
 from nccl_triage.parsers.tracebacks import lines_of
 from nccl_triage.parsers.unknown_errors import SALIENT
 from nccl_triage.recorder.compare import compare
@@ -622,7 +623,7 @@ def _unknown_trouble(view: View) -> list[Event]:
     """Return the lines with which a log ends: warnings of NCCL, or errors that no signature knows."""
     found = _last_words(view)
     # Where there are several logs, one may end early while the job goes on.
-    alone = len(view.observations.sources) == 1
+    alone = sum(info.log is None for info in view.observations.sources.values()) == 1
     return [
         e for e in found if _WARNING in e.text or (alone and (e.context.level in ERROR_LEVELS or _ERROR.search(e.text)))
     ]
@@ -637,10 +638,10 @@ def _last_words(view: View) -> list[Event]:
         last_step[event.source] = max(event.line, last_step.get(event.source, 0))
     found = []
     for event in view.of(SALIENT):
-        info = view.observations.sources.get(event.source)
+        below = lines_below(view.observations.sources, event.source, event.line)
         if (
-            info is not None
-            and info.lines - event.line - _trace_below(view, event) <= RULES.limits["lines_below"]
+            below is not None
+            and below - _trace_below(view, event) <= RULES.limits["lines_below"]
             and event.line > last_step.get(event.source, 0)
         ):
             found.append(event)

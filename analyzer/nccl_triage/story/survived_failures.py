@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 
 from nccl_triage.lazy_regex import lazily
 from nccl_triage.observations.event import Event
-from nccl_triage.observations.store import SourceInfo
+from nccl_triage.observations.store import SourceInfo, lines_below
 from nccl_triage.parsers import times, tracebacks
 from nccl_triage.parsers.traceback_lines import is_record
 from nccl_triage.story.decisions import COUNTS, ITSELF, Decision, Grounds, Table
@@ -469,10 +469,9 @@ def _starts_beside_waits(
 
 def _below(event: Event, block: Event | None, sources: Mapping[str, SourceInfo], after: _After) -> int:
     """Return how many lines stand below a failure, its traceback and all later trouble of its source."""
-    info = sources.get(event.source)
     lines = _lines_of(block) if block is not None else None
     last = max(event.line if lines is None else lines[1], after.troubled.get(event.source, 0))
-    return max(0, info.lines - last) if info is not None else 0
+    return max(0, lines_below(sources, event.source, last) or 0)
 
 
 def _compare(events: Sequence[Event], waiting: Sequence[Event], decided: dict[int, Decision]) -> None:

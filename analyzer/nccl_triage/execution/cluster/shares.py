@@ -131,6 +131,7 @@ def _share(group: Sequence[NodeListing], notes: NodeNotes) -> WorkShare:
         node = first.worker.node
         for source in sources:
             source.path = source.info.path = f"{node.name}:{source.path}"
+            source.info.log = None if source.info.log is None else f"{node.name}:{source.info.log}"
             source.info.host = source.info.host or node.host
     else:
         notes.common([one.worker.node.name for one in group])
