@@ -13,7 +13,7 @@ _ROLES = frozenset(
 )  # fmt: skip
 #: The end of a name that a controller makes up, and numbers.
 _MADE_UP = lazily(r"[bcdfghjklmnpqrstvwxz2456789]{5}|[0-9a-f]{8,10}")
-_LAST_DIGITS = lazily(r"\d+$")
+_LAST_DIGITS = lazily(r"(?<!\d)\d{1,20}$")
 
 
 class PodName(NamedTuple):

@@ -41,15 +41,18 @@ _COUNTER = lazily(
 _SHARE = lazily(
     r"(?<![\w./:-])(?P<n>\d{1,9})[ \t]{0,2}(?:/|\bof\b)[ \t]{0,2}(?P<total>\d{1,9})(?![\w/%-]|[.:]\d)", re.IGNORECASE
 )
-#: What numbers one of several that are there at once, or tries: it rises without work.
-_NO_WORK = lazily(
-    r"(?:rank|worker|node|gpu|process|proc|device|host|pod|attempt|retry|retries|try|shard|stage|part|page)s?\W{0,3}$",
-    re.IGNORECASE,
+#: What numbers one of several that are there at once: it rises without work.
+_AT_ONCE = lazily(
+    r"(?:rank|worker|node|gpu|process|proc|device|host|pod|shard|stage|part|page)s?\W{0,3}$", re.IGNORECASE
 )
 #: Characters before a share that tell what it is of.
 _OF = 16
-#: The name of such a counter.
-_ITEM = "item"
+#: Tries that fail are counted as well.
+_TRIES = lazily(
+    r"retr(?:y|ie)|attempt|\btr(?:y|ies)\b|refuse|fail|error|time[sd]?[ -]?out|unable|cannot", re.IGNORECASE
+)
+#: The name of such a counter. Who works on one thing after another may do so in vain: it is a bar, no step.
+ITEM = "item"
 #: What a line with a counter holds, in lower case: the expression looks for much at every place of a text.
 _WORDS = (
     *(
@@ -101,7 +104,7 @@ def advancing(lines: Sequence[str], certain: bool = False) -> list[Count]:
         found: dict[tuple[str, str], list[Count]] = {}
         for match in matches:
             index = bisect_right(starts, match.start()) - 1
-            name = (match.groupdict().get("name") or _ITEM).lower()
+            name = (match.groupdict().get("name") or ITEM).lower()
             before = _DIGITS.sub("#", text[starts[index] : match.start()])[-40:]
             total = int(match["total"]) if match["total"] else None
             found.setdefault((name, before), []).append(Count(index, name, int(match["n"]), total))
@@ -141,8 +144,11 @@ def _counters(text: str) -> Iterator[re.Match[str]]:
 def _shares(text: str) -> Iterator[re.Match[str]]:
     """Yield the shares of a total; no date or ratio has a part that is larger than the whole."""
     for found in _SHARE.finditer(text):
-        of = text[max(0, found.start() - _OF) : found.start()]
-        if int(found["n"]) <= int(found["total"]) and _NO_WORK.search(of) is None:
+        start = text.rfind("\n", 0, found.start()) + 1
+        of = text[max(start, found.start() - _OF) : found.start()]
+        end = text.find("\n", found.end())
+        line = text[start : end if end >= 0 else len(text)]
+        if int(found["n"]) <= int(found["total"]) and not _AT_ONCE.search(of) and not _TRIES.search(line):
             yield found
 
 

@@ -207,8 +207,9 @@ class EventCollector:
             if count.total is not None:
                 fields["total"] = str(count.total)
             text, number = peeled.text[:MAX_TEXT], numbers[count.index]
+            kind = "progress.bar" if count.name == counters.ITEM else "step"
             event = Event(
-                counters.COUNTER, self._info.path, number, text, peeled.context, "progress", fields, kind="step"
+                counters.COUNTER, self._info.path, number, text, peeled.context, "progress", fields, kind=kind
             )
             self.result.add(event, ())
         return bool(found)

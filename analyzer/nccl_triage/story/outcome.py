@@ -30,6 +30,8 @@ from nccl_triage.story.view import View
 
 #: Kinds of lines that show a run at work. Lines of its start do not: it may hang right after them.
 WORKS = (*ADVANCES, "recovered")
+#: What processes do together, and what they cannot do without.
+_SHARED = ("collective", "communicator", "rendezvous", "connection", "hardware", "memory")
 _WARNING = "NCCL WARN "
 _INFORMS = ("INFO", "I")
 _ERROR = lazily(
@@ -313,11 +315,15 @@ def _rank_found_gone(end: _End) -> Grounds | None:
 
 @RULES.condition("trouble-unanswered")
 def _trouble_unanswered(end: _End) -> Grounds | None:
-    ends = survived_failures.RULES.kinds["end-of-process"]
-    certain = any(event.kind in ends or event.fields.get("fate") == "uncaught" for event in end.bad)
-    return (
-        None if certain or any(_is_last_line(end.view, event) for event in end.bad) else by(next(iter(end.bad), None))
-    )
+    certain = any(_is_certain(end.view, event) for event in end.bad)
+    return None if certain else by(next(iter(end.bad), None))
+
+
+def _is_certain(view: View, event: Event) -> bool:
+    """Tell whether a program cannot go on after a failure: its end, trouble with others, or the last words of its log."""
+    if event.kind in survived_failures.RULES.kinds["end-of-process"] or event.fields.get("fate") == "uncaught":
+        return True
+    return event.kind.partition(".")[0] in _SHARED or _is_last_line(view, event)
 
 
 @RULES.condition("failure-counts")

@@ -74,6 +74,8 @@ class _Seen:
     processes: set[Hashable] = field(default_factory=set)
     #: Those of them that an exception ended which nobody caught.
     dead: dict[Hashable, Event] = field(default_factory=dict)
+    #: Hosts and process ids that lines state.
+    pids: set[tuple[str | None, int]] = field(default_factory=set)
     #: What each process printed as it began.
     begun: set[tuple[Hashable, str]] = field(default_factory=set)
     #: Hosts on which launchers printed something, and whether the job worked after that.
@@ -93,6 +95,8 @@ class _Seen:
             self.emptied[event.context.host] = event, frozenset(self.highest)
         if event.kind in OPENS and event.context.host is not None:
             self.launched.setdefault(event.context.host, False)
+        if (pid := _pid(event)) is not None:
+            self.pids.add(pid)
         if process is not None:
             self.processes.add(process)
             if event.fields.get("fate") == "uncaught":
@@ -192,7 +196,7 @@ def split(events: Sequence[Event], rank_of: RankOf, sources: Mapping[str, Source
             begins = RULES.decide(_Beginning(event, process, seen, alone), event, event.kind)
         if begins is None and id(event) in again:
             begins = RULES.decision("opening-again", event, again[id(event)])
-        if (line := openings.passed(event)) is not None and begins is None and openings.is_apart(line, seen):
+        if (line := openings.passed(event)) is not None and begins is None and openings.is_apart(line, event, seen):
             begins = RULES.decision("first-lines-again", event, Grounds((), {"line": line}))
         if begins is None and id(event) in steps:
             begins = RULES.decision("next-job-step", event, steps[id(event)])
@@ -238,9 +242,16 @@ class _Openings:
             line = self._lines.popleft()
         return line
 
-    def is_apart(self, line: int, seen: _Seen) -> bool:
-        """Tell whether an opening is not that of another rank, whose first lines come before any work."""
+    def is_apart(self, line: int, event: Event, seen: _Seen) -> bool:
+        """Tell whether an opening is neither that of another rank, whose first lines come before any work, nor of a process that goes on."""
+        if _pid(event) in seen.pids:
+            return False
         return seen.worked is not None or line - self.begun >= RULES.limits["apart"]
+
+
+def _pid(event: Event) -> tuple[str | None, int] | None:
+    context = event.context
+    return None if context.pid is None else (context.host or context.address, context.pid)
 
 
 def _first_line(event: Event) -> int:
@@ -288,7 +299,7 @@ def _attempts(events: Sequence[Event], sources: Mapping[str, SourceInfo]) -> lis
     found: list[list[Event]] = [[]]
     for event in events:
         line = openings.passed(event)
-        if line is not None and found[-1] and openings.is_apart(line, seen):
+        if line is not None and found[-1] and openings.is_apart(line, event, seen):
             found.append(_of_line(found[-1], event))
             seen, openings.begun = _Seen(), line
         found[-1].append(event)

@@ -227,9 +227,13 @@ def _uncaught(failure: _Failure) -> Grounds | None:
 
 @RULES.condition("handled-at-import")
 def _handled_at_import(failure: _Failure) -> Grounds | None:
-    if failure.fate != "handled" or failure.after.ended_beside(failure.event, failure.block) is not None:
+    # The script that is run may lie in an installed package, too: then its log ends here.
+    went_on = failure.below >= RULES.limits["printed"] and not failure.after.unsolved_beside(
+        failure.event, failure.block
+    )
+    if failure.fate != "handled" or not went_on or failure.after.ended_beside(failure.event, failure.block) is not None:
         return None
-    return _with(failure.block)
+    return _with(failure.block, {"below": failure.below})
 
 
 @RULES.condition("raised-repeatedly")
