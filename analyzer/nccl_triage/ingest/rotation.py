@@ -16,8 +16,8 @@ from nccl_triage.lazy_regex import lazily
 from nccl_triage.observations.store import SourceInfo
 
 _PART = lazily(
-    r"(?P<log>.{1,4000}?)(?:\.(?P<number>\d{1,3})|[.-](?P<date>(?:19|20)\d\d-?[01]\d-?[0-3]\d(?:[-_T.]\d\d[\d:.-]{0,12})?)"
-    r"| \(part (?P<former>\d{1,9}), until [^()]{1,40}\))"
+    r"(?:\.(?P<number>\d{1,3})|[.-](?P<date>(?:19|20)\d\d-?[01]\d-?[0-3]\d(?:[-_T.]\d\d[\d:.-]{0,12})?)"
+    r"| \(part (?P<former>\d{1,9}), until [^()]{1,40}\))$"
 )
 #: What the path of a log says of its writer, and so of the writer of its older parts.
 _WRITER = ("rank", "local_rank", "host", "pid", "attempt", "stream", "layout", "job")
@@ -36,12 +36,12 @@ def link(infos: Iterable[SourceInfo]) -> None:
     known = {strip_compression(info.path): info for info in infos}
     parts: dict[str, list[_Part]] = defaultdict(list)
     for path, info in known.items():
-        found = _PART.fullmatch(path)
-        log = known.get(found["log"]) if found is not None else None
+        found = _PART.search(path)
+        log = known.get(path[: found.start()]) if found is not None else None
         if found is None or log is None or _is_rank(info, log, found["number"]):
             continue
         number = int(found["former"] or 0) - int(found["number"] or 0)
-        parts[found["log"]].append(_Part(found["date"] or "~", number, info))
+        parts[path[: found.start()]].append(_Part(found["date"] or "~", number, info))
     for path, older in parts.items():
         log = known[path]
         log.part = len(older)
