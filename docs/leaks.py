@@ -25,7 +25,7 @@ from nccl_triage.render import FORMATS, render
 #: Formats that quote lines of the log; the three lines of ``brief`` are among those that ``text`` prints.
 QUOTING = tuple(form for form in FORMATS if form != "brief")
 #: Of these, the ones that quote a part of the lines only, since their length is bounded.
-BOUNDED = ("prompt",)
+BOUNDED = ("prompt", "csv")
 
 ROOT = Path(__file__).resolve().parents[1]
 #: Ranks that fail, and lines of their messages that every format shows.

@@ -22,8 +22,6 @@ from shiv.constants import BUILD_AT_TIMESTAMP_FORMAT, SOURCE_DATE_EPOCH_DEFAULT
 HERE = Path(__file__).resolve().parent
 MACHINES = ("x86_64", "aarch64")
 PYTHONS = ("3.10", "3.11", "3.12", "3.13")
-#: Pure, and needed by Python 3.10 alone.
-PURE = "tomli>=2.0"
 #: A program that ``nccl-triage hang`` runs, and how a wheel holds it. There is one for each machine.
 PROGRAM = "py-spy>=0.4"
 _SCRIPTS = ".data/scripts/"
@@ -40,7 +38,6 @@ def download(wheel: Path, folder: Path, python: str, machine: str, pins: list[st
     platforms = [f"--platform={name}_{machine}" for name in ("manylinux2014", "manylinux_2_28")]
     _pip(folder, f"--python-version={python}", *platforms, str(wheel), *pins)
     _pip(folder, *platforms, "--no-deps", PROGRAM)
-    _pip(folder, "--platform=any", "--no-deps", PURE)
     return sorted(folder.glob("*.whl"))
 
 
@@ -114,9 +111,7 @@ def build(wheel: Path) -> Path:
             for python in PYTHONS:
                 wheels = download(wheel, Path(folder) / f"{machine}-{python}", python, machine, pins)
                 # The oldest Python decides: packages may have dropped it since, and one version must serve all.
-                pins = pins or [
-                    _pinned(one) for one in wheels if not one.name.startswith((wheel.name, "tomli-", "py_spy-"))
-                ]
+                pins = pins or [_pinned(one) for one in wheels if not one.name.startswith((wheel.name, "py_spy-"))]
                 gather(wheels, site, machine)
         pack(site, target)
     return target

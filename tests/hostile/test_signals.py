@@ -164,7 +164,7 @@ def test_processes_of_a_scan_end_with_it(tmp_path: Path) -> None:
     for name in ("a.log", "b.log"):
         os.mkfifo(tmp_path / name)
     with subprocess.Popen(
-        [sys.executable, "-m", "nccl_triage", "--jobs", "2", str(tmp_path / "a.log"), str(tmp_path / "b.log")],
+        [sys.executable, "-m", "nccl_triage", "--one-job", "--jobs", "2", str(tmp_path / "a.log"), str(tmp_path / "b.log")],
         stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment(), start_new_session=True,
     ) as process:  # fmt: skip
         # Opening waits for the readers: both of them run then, and get nothing.
@@ -191,7 +191,7 @@ class Reading:
         for name in names:
             os.mkfifo(name)
         self.process = subprocess.Popen(
-            [sys.executable, "-m", "nccl_triage", *map(str, names), *words],
+            [sys.executable, "-m", "nccl_triage", "--one-job", *map(str, names), *words],
             stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment(), start_new_session=True,
         )  # fmt: skip
         writer = os.open(names[0], os.O_WRONLY)  # waits for the reader

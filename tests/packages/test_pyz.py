@@ -22,7 +22,7 @@ pytest.importorskip("shiv")
 #: One worker packs the archive.
 pytestmark = pytest.mark.xdist_group("wheel")
 PACKAGES = ("click", "jinja2", "markupsafe", "orjson", "PyYAML", "regex", "zstandard")
-OPTIONAL = ("hyperscan", "isal", "stringzilla", "tomli")
+OPTIONAL = ("hyperscan", "isal", "stringzilla")
 
 
 def copy_distribution(name: str, site: Path) -> None:

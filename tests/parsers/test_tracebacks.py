@@ -260,3 +260,46 @@ def test_a_message_of_several_records_goes_on() -> None:
     lines = ["Traceback (most recent call last):", '  File "/app/serve.py", line 24, in engine', "    x[k]", "ValueError: bad sizes:", "4 and 5"]  # fmt: skip
     (event,) = run(TracebackParser(), "".join(f"ERROR 11-27 21:03:13 [core.py:586] {line}\n" for line in lines))
     assert event.fields["message"] == "bad sizes:\n4 and 5"
+
+
+def test_the_original_exception_of_a_replica_is_the_evidence() -> None:
+    (event,) = run(
+        TracebackParser(),
+        """Traceback (most recent call last):
+  File "/app/train.py", line 90, in <module>
+    main()
+  File "/opt/venv/lib/python3.11/site-packages/torch/_utils.py", line 434, in reraise
+    raise exception
+RuntimeError: Caught RuntimeError in replica 0 on device 0.
+Original Traceback (most recent call last):
+  File "/opt/venv/lib/python3.11/site-packages/torch/nn/parallel/parallel_apply.py", line 61, in _worker
+    output = module(*input, **kwargs)
+  File "/app/model.py", line 12, in forward
+    x = torch.cat([a, b], 1)
+RuntimeError: Sizes of tensors must match except in dimension 1.
+""",
+    )
+    assert event.fields["message"] == "Sizes of tensors must match except in dimension 1."
+    assert (event.fields["file"], event.fields["fate"], event.fields["block"]) == ("/app/model.py", "uncaught", "1-12")
+
+
+@pytest.mark.parametrize(
+    ("outermost", "fate"),
+    [
+        ('"/app/train.py", line 3, in <module>', "uncaught"),
+        ('"<frozen runpy>", line 198, in _run_module_as_main', "uncaught"),
+        ('"/opt/venv/lib/python3.11/site-packages/bitsandbytes/cextension.py", line 85, in <module>', "handled"),
+        ('"/opt/venv/lib/python3.11/site-packages/lm_eval/__main__.py", line 4, in <module>', "uncaught"),
+        ('"/app/serve.py", line 12, in handle', None),
+    ],
+)
+def test_the_outermost_frame_tells_who_caught_the_exception(outermost: str, fate: str | None) -> None:
+    text = f"Traceback (most recent call last):\n  File {outermost}\n    load()\nAttributeError: no such table\n"
+    (event,) = run(TracebackParser(), text)
+    assert event.fields.get("fate") == fate
+
+
+def test_what_logging_says_of_its_own_errors_is_ignored() -> None:
+    text = '100%|##| 5/5--- Logging error ---\nTraceback (most recent call last):\n  File "/app/train.py", line 3, in <module>\n'
+    (event,) = run(TracebackParser(), text + "TypeError: not all arguments converted during string formatting\n")
+    assert event.fields["fate"] == "ignored"

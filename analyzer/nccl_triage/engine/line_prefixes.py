@@ -63,7 +63,7 @@ CONDITIONS = {
     "speakers-come-again": "most lines begin so, and the same speakers come again",
     "numbers-come-again": "most lines begin so, their numbers do not rise, and the same ones come again",
     "numbers-rise": "most lines begin so, and each has a larger number than the line before",
-    "hosts-come-again": "some names come again, and two fifths of the different lines begin with one of these",
+    "hosts-come-again": "some names come again, and two fifths of the different lines begin with one of these; a single word must stand before seven tenths",
     "hosts-behind-times": "nearly all lines begin so with a few names, and most have no syslog header behind them",
     "two-thirds": "two thirds of the lines begin so",
     "several-speakers": "most lines begin so, with several speakers",

@@ -22,7 +22,9 @@ NUMBERED = lazily(r"\d")
 #: What a syslog writes behind time and host.
 _PROGRAM = lazily(r"[A-Za-z][\w./-]{0,60}(?:\[\d{1,18}\])?: ")
 #: Share of the different lines that must begin with the name of a host that comes again.
-_OF_HOSTS = 0.4
+_OF_HOSTS, _OF_ONE_WORD = 0.4, 0.7
+#: A word, and one as sentences begin with: no host has such a name.
+_WORD, _CAPITALISED = lazily(r"[A-Za-z]+"), lazily(r"[A-Z][a-z]+")
 
 
 def condition(name: str) -> Callable[[Condition], Condition]:
@@ -68,9 +70,12 @@ def _numbers_rise(prefix: TextLikePrefix, lines: Sequence[str], most: float) -> 
 @condition("hosts-come-again")
 def _hosts_come_again(prefix: TextLikePrefix, lines: Sequence[str], most: float) -> frozenset[str] | None:
     distinct = set(lines)
-    hosts = Counter(name for name in prefix.speakers(distinct) if prefix.may_speak(name))
+    named = (name for name in prefix.speakers(distinct) if prefix.may_speak(name) and not _CAPITALISED.fullmatch(name))
+    hosts = Counter(named)
     repeated = {name: count for name, count in hosts.items() if count > 1}
-    if not repeated or sum(repeated.values()) <= len(distinct) * _OF_HOSTS:
+    # A single word before most lines may be what a program calls them.
+    enough = _OF_ONE_WORD if len(repeated) == 1 and _WORD.fullmatch(min(repeated)) else _OF_HOSTS
+    if not repeated or sum(repeated.values()) <= len(distinct) * enough:
         return None
     # A word that stands once before a colon is no host, unless it is numbered as hosts are.
     return frozenset(name for name in hosts if name in repeated or NUMBERED.search(name))

@@ -73,6 +73,8 @@ RECORD = lazily(
 #: Where an exception ends that nobody caught: in the module that is run, or where a process or thread begins.
 _OUTERMOST = ("<module>", "_run_module_as_main", "_run_code", "spawn_main", "_bootstrap")
 
+#: What ``torch`` raises for an exception of a worker or replica, above the original (``ExceptionWrapper.reraise``).
+HANDED_ON = lazily(r"Caught \w{1,80} in ")
 #: A message of which there is more on the next line: pydantic names the field there.
 MORE = lazily(r"(?:[:,(\\-]|\bvalidation errors? for [\w.]{1,120})\s*$")
 #: Ranks of one host whose last words may stand in one line.

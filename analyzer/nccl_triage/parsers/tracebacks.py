@@ -84,6 +84,13 @@ class _Block:
         complete = self.chain and not self.in_frames and not self.chained
         return number > self.heard + (SILENCE_AFTER if complete else SILENCE)
 
+    def hands_on(self) -> bool:
+        """Drop the last exception if it only hands on that of a worker or replica, whose own traceback follows."""
+        handed_on = bool(self.chain) and traceback_lines.HANDED_ON.match(self.chain[-1].message) is not None
+        if handed_on:
+            self.chain.pop()
+        return handed_on
+
     def of_ray_task(self, header: re.Match[str]) -> None:
         """Take the process that Ray's header names for the one that raised."""
         self.task = header["task"]
@@ -164,7 +171,10 @@ class TracebackParser:
             return [*events, *self._close(key)]
         if traceback_lines.starts_traceback(line.text):
             child, outer = None, block if block is not None and block.frames and not block.chain else None
-            if block is not None and not (block.chained or (block.in_frames and not block.frames and not block.chain)):
+            original = block is not None and line.text.startswith("Original Traceback") and block.hands_on()
+            if block is not None and not (
+                original or block.chained or (block.in_frames and not block.frames and not block.chain)
+            ):
                 child = _spawned_child(block)
                 events.extend(self._close(key))
                 block = None

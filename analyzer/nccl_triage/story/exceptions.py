@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 from nccl_triage.lazy_regex import lazily
 from nccl_triage.observations.event import Event
+from nccl_triage.parsers.traceback_lines import HANDED_ON
 from nccl_triage.parsers.tracebacks import TRACEBACK, lines_of
 from nccl_triage.story.decisions import ITSELF, Decision, Grounds, Table
 from nccl_triage.story.line_spans import LineSpans
@@ -185,7 +186,14 @@ def exceptions_of(view: View) -> list[Event]:
     """Return assembled tracebacks, and exception lines that belong to no traceback."""
     assembled = tracebacks(view)
     covered = LineSpans((event.source, event.line, event.last_line) for event in assembled)
-    lone = [e for e in view.of(LONE) if not covered.hold(e.source, e.line)]
+    blocks = LineSpans((event.source, *(lines_of(event) or (event.line, event.last_line))) for event in assembled)
+    lone = [
+        e
+        for e in view.of(LONE)
+        if not covered.hold(e.source, e.line)
+        # The line that hands on the exception of a worker is part of the traceback that ends with it.
+        and not (HANDED_ON.match(message_of(e)) and blocks.hold(e.source, e.line))
+    ]
     ends = {(e.fields.get("last_type"), e.fields.get("last_message", "")[:80]) for e in assembled}
     lone = [e for e in lone if (kind_of(e), message_of(e)[:80]) not in ends]
     return sorted([*assembled, *lone, *_logged(view, assembled)], key=view.position)

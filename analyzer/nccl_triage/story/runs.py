@@ -74,7 +74,8 @@ class _Seen:
     processes: set[Hashable] = field(default_factory=set)
     #: Those of them that an exception ended which nobody caught.
     dead: dict[Hashable, Event] = field(default_factory=dict)
-    #: Hosts and process ids that lines state.
+    #: Hosts, and hosts with process ids, that lines state.
+    hosts: set[str] = field(default_factory=set)
     pids: set[tuple[str | None, int]] = field(default_factory=set)
     #: What each process printed as it began.
     begun: set[tuple[Hashable, str]] = field(default_factory=set)
@@ -97,6 +98,8 @@ class _Seen:
             self.launched.setdefault(event.context.host, False)
         if (pid := _pid(event)) is not None:
             self.pids.add(pid)
+        if event.context.host is not None:
+            self.hosts.add(event.context.host)
         if process is not None:
             self.processes.add(process)
             if event.fields.get("fate") == "uncaught":
@@ -243,8 +246,13 @@ class _Openings:
         return line
 
     def is_apart(self, line: int, event: Event, seen: _Seen) -> bool:
-        """Tell whether an opening is neither that of another rank, whose first lines come before any work, nor of a process that goes on."""
-        if _pid(event) in seen.pids:
+        """Tell whether an opening is that of another start.
+
+        It may also be that of another rank, whose first lines come before any work, of another host, or of a process
+        that goes on.
+        """
+        other = bool(seen.hosts) and event.context.host is not None and event.context.host not in seen.hosts
+        if other or _pid(event) in seen.pids:
             return False
         return seen.worked is not None or line - self.begun >= RULES.limits["apart"]
 

@@ -30,7 +30,7 @@ NODE = f"""
 import sys
 class Missing:
     def find_spec(self, name, path=None, target=None):
-        if name.split(".")[0] in ("orjson", "regex", "yaml", "click", "jinja2", "hyperscan", "isal", "zstandard", "stringzilla", "tomli", "ray"):
+        if name.split(".")[0] in ("orjson", "regex", "yaml", "click", "jinja2", "hyperscan", "isal", "zstandard", "stringzilla", "ray"):
             raise ModuleNotFoundError(name)
 sys.meta_path.insert(0, Missing())
 program, rules, source, log, absent, out = sys.argv[1:]
