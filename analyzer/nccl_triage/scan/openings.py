@@ -56,6 +56,8 @@ class Openings:
 
     def search(self, block: LineBlock) -> None:
         """Take the next lines of the source as a block, of which only those are decoded that may be of the opening."""
+        if self.done:
+            return
         data = block.data
         head = [] if self._opening else [raw.decode("utf-8", "replace") for raw in data.split(b"\n", HEAD)[:HEAD]]
         if self._begins(range(block.first_line, block.first_line + len(head)), head):

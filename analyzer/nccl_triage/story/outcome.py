@@ -25,13 +25,14 @@ from nccl_triage.story import before_stop, exits, survived_failures
 from nccl_triage.story.decisions import Decision, Grounds, Number, Table, by
 from nccl_triage.story.exceptions import ERROR_LEVELS, is_communication, is_launcher
 from nccl_triage.story.presence import Presence
+from nccl_triage.story.runs import SHARED
 from nccl_triage.story.survived_failures import ADVANCES, MOVES, NUMBERS
 from nccl_triage.story.view import View
 
 #: Kinds of lines that show a run at work. Lines of its start do not: it may hang right after them.
 WORKS = (*ADVANCES, "recovered")
 #: What processes do together, and what they cannot do without.
-_SHARED = ("collective", "communicator", "rendezvous", "connection", "hardware", "memory")
+_NEEDED = (*SHARED, "hardware", "memory")
 _WARNING = "NCCL WARN "
 _INFORMS = ("INFO", "I")
 _ERROR = lazily(
@@ -323,7 +324,7 @@ def _is_certain(view: View, event: Event) -> bool:
     """Tell whether a program cannot go on after a failure: its end, trouble with others, or the last words of its log."""
     if event.kind in survived_failures.RULES.kinds["end-of-process"] or event.fields.get("fate") == "uncaught":
         return True
-    return event.kind.partition(".")[0] in _SHARED or _is_last_line(view, event)
+    return event.kind.partition(".")[0] in _NEEDED or _is_last_line(view, event)
 
 
 @RULES.condition("failure-counts")
@@ -656,8 +657,8 @@ def _last_words(view: View) -> list[Event]:
 
 def _is_last_line(view: View, event: Event) -> bool:
     """Tell whether its source ends with a line, but for a few that may follow the last words of a log."""
-    info = view.observations.sources.get(event.source)
-    return info is not None and info.lines - event.last_line <= RULES.limits["lines_below"]
+    below = lines_below(view.observations.sources, event.source, event.last_line)
+    return below is not None and below <= RULES.limits["lines_below"]
 
 
 def _trace_below(view: View, event: Event) -> int:

@@ -44,7 +44,7 @@ _ENDING = ("process.exit", "process.stopped", "process.signalled", "job.cancelle
 #: Kinds of lines with a counter that a program begins again.
 _COUNTED = ("step", "progress.bar")
 #: What processes do together.
-_SHARED = ("collective", "communicator", "rendezvous", "connection")
+SHARED = ("collective", "communicator", "rendezvous", "connection")
 #: Number of a job, and number of its step (None for a whole job).
 _JobStep = tuple[str, str | None]
 
@@ -74,9 +74,8 @@ class _Seen:
     processes: set[Hashable] = field(default_factory=set)
     #: Those of them that an exception ended which nobody caught.
     dead: dict[Hashable, Event] = field(default_factory=dict)
-    #: Hosts, and hosts with process ids, that lines state.
+    #: Hosts that lines state.
     hosts: set[str] = field(default_factory=set)
-    pids: set[tuple[str | None, int]] = field(default_factory=set)
     #: What each process printed as it began.
     begun: set[tuple[Hashable, str]] = field(default_factory=set)
     #: Hosts on which launchers printed something, and whether the job worked after that.
@@ -96,8 +95,6 @@ class _Seen:
             self.emptied[event.context.host] = event, frozenset(self.highest)
         if event.kind in OPENS and event.context.host is not None:
             self.launched.setdefault(event.context.host, False)
-        if (pid := _pid(event)) is not None:
-            self.pids.add(pid)
         if event.context.host is not None:
             self.hosts.add(event.context.host)
         if process is not None:
@@ -220,7 +217,7 @@ def split(events: Sequence[Event], rank_of: RankOf, sources: Mapping[str, Source
 def _tells_of_others(event: Event) -> bool:
     """Tell whether a line shows that the input may hold the lines of several processes."""
     context, name = event.context, event.kind.partition(".")[0]
-    return context.rank is not None or context.local_rank is not None or name in _SHARED or event.kind == "process.exit"
+    return context.rank is not None or context.local_rank is not None or name in SHARED or event.kind == "process.exit"
 
 
 class _Openings:
@@ -252,14 +249,9 @@ class _Openings:
         that goes on.
         """
         other = bool(seen.hosts) and event.context.host is not None and event.context.host not in seen.hosts
-        if other or _pid(event) in seen.pids:
+        if other or _by_pid(event) in seen.processes:
             return False
         return seen.worked is not None or line - self.begun >= RULES.limits["apart"]
-
-
-def _pid(event: Event) -> tuple[str | None, int] | None:
-    context = event.context
-    return None if context.pid is None else (context.host or context.address, context.pid)
 
 
 def _first_line(event: Event) -> int:
@@ -311,7 +303,7 @@ def _attempts(events: Sequence[Event], sources: Mapping[str, SourceInfo]) -> lis
             found.append(_of_line(found[-1], event))
             seen, openings.begun = _Seen(), line
         found[-1].append(event)
-        seen.note(event, None)
+        seen.note(event, _by_pid(event))
     return [attempt for attempt in found if attempt]
 
 
@@ -391,10 +383,12 @@ def _of_report(events: list[Event], event: Event) -> list[Event]:
 
 def _process(event: Event, rank_of: RankOf) -> Hashable | None:
     """Return the process of an event: by its pid where it is known, since every run has the same ranks."""
+    return _by_pid(event) or process_of(event, rank_of(event))
+
+
+def _by_pid(event: Event) -> Hashable | None:
     context = event.context
-    if context.pid is not None:
-        return "pid", context.host or context.address, context.pid
-    return process_of(event, rank_of(event))
+    return None if context.pid is None else ("pid", context.host or context.address, context.pid)
 
 
 def _step_beginnings(events: Sequence[Event]) -> dict[int, Grounds]:
